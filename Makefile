@@ -1,0 +1,32 @@
+# Every target works on a fresh clone: it needs Python 3.10 to 3.12, make and a package index, nothing else.
+PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10; do \
+  $$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.PHONY: demo test check format clean
+
+demo: $(INSTALLED)  ## train on digits with wrong labels, about a minute
+	$(BIN)/deepbilevel demo
+
+test: $(INSTALLED)  ## the whole test suite, on all cores
+	$(BIN)/pytest -n auto
+
+check: $(INSTALLED)  ## style, types and the layers of the house
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the environment and all caches
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.10, 3.11 or 3.12 is needed; set it with: make PYTHON=/path/to/python"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

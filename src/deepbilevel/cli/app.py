@@ -1,0 +1,31 @@
+"""The commands put together; each lives in a file of its own."""
+
+from typing import Annotated
+
+import typer
+
+from deepbilevel import __version__
+from deepbilevel.cli.demo import demo
+
+app = typer.Typer(
+    help="Train neural networks on labels you cannot trust.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"deepbilevel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(  # pyright: ignore[reportUnusedFunction]  # typer calls it
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,276 @@
+"""The loop contract: k gradients collected one at a time, then one gradient filled into ``.grad``.
+
+This module knows when a mini-batch's gradient is complete and where the result goes. It does not know the rule
+that turns k gradients into one: that is a subclass, which sees each gradient once, in the order of the group.
+It never sees the optimizer either; whatever follows ``fill`` is the caller's ordinary loop.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping, Sized
+from contextlib import contextmanager, nullcontext
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+
+from deepbilevel.gradients import Gradients, put_gradients, scale_gradients, take_gradients
+
+ReportT = TypeVar("ReportT")
+Batch = TypeVar("Batch")
+Parameters = nn.Module | Iterable[Tensor] | Iterable[Mapping[str, Any]]
+
+
+class GroupStep(ABC, Generic[ReportT]):
+    """One step over a group: k losses in, ``.grad`` filled, a report out.
+
+    Args:
+        model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``. Frozen parameters may be
+            among them; freezing and unfreezing later is noticed.
+        scaler: the ``torch.amp.GradScaler`` of a float16 loop. Pass unscaled losses to :meth:`backward`; ``fill``
+            leaves scaled gradients, so ``scaler.unscale_``, ``scaler.step`` and ``scaler.update`` follow as usual.
+    """
+
+    num_batches: int
+
+    def __init__(self, model_or_parameters: Parameters, *, scaler: GradScaler | None) -> None:
+        self._parameters = _unique_parameters(model_or_parameters)
+        self._scaler = scaler
+        self._losses: list[Tensor] = []
+        self._dropout_seed: int | None = None
+
+    @abstractmethod
+    def _add(self, gradients: Gradients) -> None:
+        """Take in the next mini-batch's gradients; they are the rule's to keep or overwrite."""
+
+    @abstractmethod
+    def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, ReportT]:
+        """Turn what was taken in into one gradient, a mask of the mini-batches that were finite, and a report."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Drop everything taken in since the last group."""
+
+    @property
+    def num_collected(self) -> int:
+        """How many mini-batches of the current group have been handed to :meth:`backward`."""
+        return len(self._losses)
+
+    @property
+    def full(self) -> bool:
+        """Whether all k mini-batches of the group are in and :meth:`fill` is due."""
+        return self.num_collected == self.num_batches
+
+    def backward(self, loss: Tensor) -> None:
+        """Collect one mini-batch: call it where ``loss.backward()`` stood. ``.grad`` is empty until :meth:`fill`."""
+        self._check_loss(loss)
+        before = [parameter.grad for parameter in self._parameters]
+        for parameter in self._parameters:
+            parameter.grad = None
+        try:
+            self._scaled(loss).backward()
+            gradients = take_gradients(self._parameters)
+            _check_gradients(gradients)
+        except BaseException:
+            for parameter, gradient in zip(self._parameters, before, strict=True):
+                parameter.grad = gradient
+            raise
+        if self._scaler is not None:
+            scale_gradients(gradients, self._scale(loss.device).reciprocal())
+        self._add(gradients)
+        self._losses.append(loss.detach().reshape(()))
+
+    def fill(self) -> ReportT:
+        """Write the group's gradient to ``.grad``, replacing what is there, and start the next group."""
+        if not self.full:
+            raise RuntimeError(
+                f"fill() needs a full group, got {self.num_collected} of num_batches={self.num_batches} losses; "
+                "call backward() for each mini-batch first, and fill() when `full` is true"
+            )
+        gradients, finite, report = self._combine(torch.stack(self._losses))
+        if self._scaler is not None:
+            scale_gradients(gradients, self._settle_scale(finite))
+        put_gradients(self._parameters, gradients)
+        self.reset()
+        return report
+
+    def reset(self) -> None:
+        """Drop a half-collected group, as after an interrupted epoch; ``.grad`` is left alone."""
+        self._losses = []
+        self._dropout_seed = None
+        self._forget()
+
+    def step_over(
+        self, group: Iterable[Batch], loss_of: Callable[[Batch], Tensor], *, shared_dropout: bool = False
+    ) -> ReportT:
+        """Run a whole group: forward and backward of k mini-batches, then :meth:`fill`.
+
+        Args:
+            group: the k mini-batches, validation first; or an iterator, of which the next k are taken.
+            loss_of: computes the loss of one mini-batch, forward pass included.
+            shared_dropout: draw the same dropout masks for all k forward passes.
+        """
+        if self._losses:
+            raise RuntimeError(
+                f"step_over() starts a new group, but {self.num_collected} mini-batches are already collected; "
+                "call fill() or reset() first"
+            )
+        if isinstance(group, Sized) and len(group) != self.num_batches:
+            raise ValueError(f"group has {len(group)} mini-batches, expected num_batches={self.num_batches}")
+        try:
+            for batch in islice(group, self.num_batches):
+                with self.shared_dropout() if shared_dropout else nullcontext():
+                    loss = loss_of(batch)
+                self.backward(loss)
+            if not self.full:
+                raise ValueError(
+                    f"group ended after {self.num_collected} mini-batches, expected num_batches={self.num_batches}; "
+                    "let the sampler yield whole groups"
+                )
+        except BaseException:
+            self.reset()
+            raise
+        return self.fill()
+
+    @contextmanager
+    def shared_dropout(self) -> Generator[None]:
+        """Give every forward pass of the current group the same random numbers, so the same dropout masks.
+
+        Put it around the forward pass alone. The random numbers of everything outside (augmentation, sampling) are
+        not disturbed: the masks come from a seed that is drawn once per group.
+        """
+        if self._dropout_seed is None:
+            self._dropout_seed = int(torch.randint(2**62, ()))
+        device = self._device()
+        accelerators = [] if device.type == "cpu" else [device]
+        with torch.random.fork_rng(accelerators, device_type="cuda" if device.type == "cpu" else device.type):
+            torch.manual_seed(self._dropout_seed)
+            yield
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the settings as plain numbers and strings, for a checkpoint taken between two groups.
+
+        There is nothing else to save: between groups no gradient is held, and dropout masks come from torch's
+        own random state.
+        """
+        self._check_between_groups("state_dict()")
+        return self._settings()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self._check_between_groups("load_state_dict()")
+        expected = self._settings()
+        if set(state) != set(expected):
+            raise ValueError(f"state has the keys {sorted(state)}, expected {sorted(expected)}")
+        self._choose(**state)
+
+    @abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """Return the arguments of :meth:`_choose` that are in force."""
+
+    @abstractmethod
+    def _choose(self, **settings: Any) -> None:
+        """Put settings in force, ``num_batches`` among them; refuse everything before changing anything."""
+
+    def _device(self) -> torch.device:
+        devices = {parameter.device for parameter in self._parameters}
+        if len(devices) > 1:
+            names = ", ".join(sorted(map(str, devices)))
+            raise ValueError(f"the parameters are spread over several devices ({names}); move the model to one")
+        return devices.pop()
+
+    def _check_loss(self, loss: Tensor) -> None:
+        if self.full:
+            raise RuntimeError(
+                f"backward() was called once more than num_batches={self.num_batches} times; call fill() first"
+            )
+        if not isinstance(loss, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"loss must be a tensor, got {type(loss).__name__}; pass what the criterion returned")
+        if loss.numel() != 1:
+            raise ValueError(
+                f"loss must be a single number, got shape {tuple(loss.shape)}; reduce it first, as in loss.mean()"
+            )
+        if not loss.requires_grad:
+            raise ValueError(
+                "loss does not depend on any trainable parameter; was the forward pass run under no_grad(), "
+                "was the loss detached, or are all parameters frozen?"
+            )
+        device = self._device()
+        if loss.device != device:
+            raise ValueError(
+                f"loss is on {loss.device} but the parameters are on {device}; "
+                f"move the model with .to({str(loss.device)!r}) or the inputs with .to({str(device)!r})"
+            )
+
+    def _check_between_groups(self, call: str) -> None:
+        if self._losses:
+            raise RuntimeError(
+                f"{call} falls into a group of which {self.num_collected} of {self.num_batches} mini-batches are "
+                "collected; call it right after fill(), or reset() first"
+            )
+
+    def _scaled(self, loss: Tensor) -> Tensor:
+        return loss if self._scaler is None else self._scaler.scale(loss)
+
+    def _scale(self, device: torch.device) -> Tensor:
+        # Scaling a one is the public way to read the factor without waiting for the device.
+        return self._scaled(torch.ones((), device=device))
+
+    def _settle_scale(self, finite: Tensor) -> Tensor:
+        """Lower the loss scale if a mini-batch overflowed, and return the scale now in force.
+
+        The scaler looks for overflow in ``.grad``, where a skipped mini-batch leaves no trace; unless it is told, it
+        would keep a scale that is too high for ever.
+        """
+        assert self._scaler is not None
+        scale = self._scale(finite.device)
+        backed_off = torch.where(finite.all(), scale, scale * self._scaler.get_backoff_factor())
+        self._scaler.update(backed_off)
+        return self._scale(finite.device)
+
+
+def _unique_parameters(model_or_parameters: Parameters) -> list[Tensor]:
+    if isinstance(model_or_parameters, nn.Module):
+        return _checked(list(model_or_parameters.parameters()))
+    if isinstance(model_or_parameters, Tensor):
+        raise TypeError("model_or_parameters must be a module or several parameters, got one tensor; put it in a list")
+    found: list[Tensor] = []
+    for entry in model_or_parameters:
+        found.extend(entry["params"] if isinstance(entry, Mapping) else [entry])
+    return _checked(list({id(parameter): parameter for parameter in found}.values()))
+
+
+def _checked(parameters: list[Tensor]) -> list[Tensor]:
+    if not parameters:
+        raise ValueError("model_or_parameters holds no parameter; was a generator used up before?")
+    for parameter in parameters:
+        if not isinstance(parameter, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"model_or_parameters must hold tensors, got {type(parameter).__name__}")
+        if not parameter.is_leaf:
+            raise ValueError("model_or_parameters holds a tensor that is computed from others; pass leaf parameters")
+        if not parameter.is_floating_point():
+            raise ValueError(
+                f"model_or_parameters holds a parameter of {parameter.dtype}; only real floating point is supported "
+                "(train complex parameters through torch.view_as_real)"
+            )
+    return parameters
+
+
+def _check_gradients(gradients: Gradients) -> None:
+    if not gradients:
+        raise ValueError(
+            "loss does not depend on any of the parameters given to this object; was it built for another model?"
+        )
+    if any(gradient.layout is not torch.strided for gradient in gradients.values()):
+        raise ValueError("a parameter has a sparse gradient; build its layer with sparse=False")
+
+
+def check_num_batches(num_batches: int) -> None:
+    """Refuse a group in which nothing could be compared."""
+    if not isinstance(num_batches, int) or isinstance(num_batches, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"num_batches must be a whole number, got {num_batches!r}")
+    if num_batches < 2:
+        raise ValueError(
+            f"num_batches must be at least 2 (one mini-batch validates, the others train), got {num_batches}"
+        )

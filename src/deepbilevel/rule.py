@@ -1,0 +1,87 @@
+"""The paper's rule: statistics of gradients in, weights of mini-batches out.
+
+This module knows numbers only. It never sees a gradient, a parameter or a device's memory: who wants to know
+*what* bilevel learning does reads this file, who wants to know *how* it is done at the price of plain SGD
+goes on to ``gradients.py`` and ``step.py``.
+"""
+
+import torch
+from torch import Tensor
+
+
+def bilevel_weights(dots: Tensor, sq_norms: Tensor, *, lam: float = 1.0, mu: float = 0.01) -> Tensor:
+    """Weigh each training mini-batch by how well its gradient agrees with the validation gradient.
+
+    ``w_i = <g_v, g_i> / (|g_i|^2 / lam + mu)``
+
+    The weights are raw: they may be negative, and stay so, and they are not normalised
+    (see :func:`l1_divisor`). Statistics that are not finite, and a vanishing denominator, give weight zero.
+
+    Args:
+        dots: ``<g_v, g_i>``, one entry per training mini-batch; any shape.
+        sq_norms: ``|g_i|^2``, of the same shape.
+        lam: how far the validation loss trusts its linear approximation (the paper's lambda-hat), positive.
+        mu: how strongly small gradients are kept from getting large weights (mu-hat), not negative.
+
+    >>> bilevel_weights(torch.tensor([2.0, 0.0, -1.0]), torch.tensor([1.0, 4.0, 0.0]), lam=1.0, mu=1.0)
+    tensor([ 1.,  0., -1.])
+    """
+    check_rule(lam=lam, mu=mu)
+    denominators = sq_norms / lam + mu
+    # With mu = 0 a gradient of zero has a denominator of zero: nothing agrees with it, nothing is learned from it.
+    usable = torch.isfinite(dots) & torch.isfinite(denominators) & (denominators > 0)
+    return torch.where(usable, dots / denominators, 0.0)
+
+
+def exact_weights(gram: Tensor, dots: Tensor, *, lam: float = 1.0, mu: float = 0.01) -> Tensor:
+    """Solve the paper's linear system instead of ignoring what training gradients have in common.
+
+    ``(K / lam + mu I) w = b`` with ``K_ij = <g_i, g_j>`` and ``b_i = <g_v, g_i>``, in float64. Where gradients
+    are orthogonal this equals :func:`bilevel_weights`; where ``mu = 0`` leaves the system singular, the solution
+    of least norm is taken. A mini-batch whose statistics are not finite gets weight zero and takes no part.
+
+    Args:
+        gram: ``K``, shape ``[..., n, n]``.
+        dots: ``b``, shape ``[..., n]``.
+        lam: as in :func:`bilevel_weights`.
+        mu: as in :func:`bilevel_weights`.
+
+    >>> exact_weights(torch.tensor([[1.0, 0.5], [0.5, 1.0]]), torch.tensor([1.0, 0.5]), lam=1.0, mu=0.0)
+    tensor([1., 0.])
+    """
+    check_rule(lam=lam, mu=mu)
+    # The system has n = k - 1 unknowns, so it is solved on the CPU: not every device has float64.
+    big_gram, big_dots = (statistic.to("cpu", torch.float64) for statistic in (gram, dots))
+    usable = torch.isfinite(big_gram.diagonal(dim1=-2, dim2=-1)) & torch.isfinite(big_dots)
+    big_gram = torch.where(usable[..., :, None] & usable[..., None, :], big_gram, 0.0)
+    big_dots = torch.where(usable, big_dots, 0.0)
+    system = big_gram / lam + mu * torch.eye(dots.shape[-1], dtype=torch.float64)
+    solution = (torch.linalg.pinv(system, hermitian=True) @ big_dots[..., None])[..., 0]
+    return torch.where(usable, solution, 0.0).to(dots)
+
+
+def l1_divisor(weights: Tensor) -> Tensor:
+    """Return what to divide by so that weights have unit L1 norm over the first dimension, mini-batches.
+
+    ``W = sum_i |w_i|``; infinite where ``W`` is zero or not finite, because dividing by infinity makes
+    the whole step zero there, which is what should happen.
+
+    >>> weights = torch.tensor([3.0, -1.0])
+    >>> weights / l1_divisor(weights)
+    tensor([ 0.7500, -0.2500])
+    >>> torch.zeros(2) / l1_divisor(torch.zeros(2))
+    tensor([0., 0.])
+    """
+    total = weights.abs().sum(dim=0)
+    return torch.where(torch.isfinite(total) & (total > 0), total, torch.inf)
+
+
+def check_rule(*, lam: float, mu: float) -> None:
+    """Refuse settings for which the rule has no meaning."""
+    for name, value in (("lam", lam), ("mu", mu)):
+        if not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{name} must be a number, got {value!r}")
+    if not 0 < lam < float("inf"):
+        raise ValueError(f"lam must be positive and finite, got {lam!r}; the paper uses lam=1.0")
+    if not 0 <= mu < float("inf"):
+        raise ValueError(f"mu must be finite and not negative, got {mu!r}; the paper uses mu=0.01")

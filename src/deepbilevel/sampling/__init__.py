@@ -1,0 +1,5 @@
+"""Which images are compared with which: groups of mini-batches that carry the same labels."""
+
+from deepbilevel.sampling.matched import MatchedGroups
+
+__all__ = ["MatchedGroups"]

@@ -1,0 +1,114 @@
+"""Which images may stand where: per class those that train, and those that validate.
+
+This module knows the holdout and what to do with rare classes; it does not know epochs or labels' spelling.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from deepbilevel.sampling.labels import Classes, Indices
+
+OnRare = Literal["raise", "repeat", "drop"]
+
+
+@dataclass(frozen=True)
+class Pools:
+    """The images of each class that can be drawn.
+
+    Attributes:
+        training: per class, the images of the training mini-batches.
+        validation: per class, the images that only validate; ``None`` where validation shares the training images.
+        caps: per class, how often its label fits into one group.
+    """
+
+    training: list[Indices]
+    validation: list[Indices] | None
+    caps: Indices
+
+    @property
+    def num_images(self) -> int:
+        """How many images can be drawn at all."""
+        return sum(map(len, self.training)) + sum(map(len, self.validation or []))
+
+
+def reserve_holdout(
+    holdout: float | Sequence[int], classes: Classes, random: np.random.RandomState
+) -> npt.NDArray[np.bool_]:
+    """Return a mask of the images that only validate: a fraction of each class, or those named."""
+    num_images = len(classes.of_image)
+    mask = np.zeros(num_images, dtype=bool)
+    if isinstance(holdout, float):
+        if not 0 < holdout < 1:
+            raise ValueError(f"holdout as a fraction must lie between 0 and 1, got {holdout}")
+        for label, size in enumerate(classes.sizes):
+            # At least one: a class that cannot validate could not be trained on either.
+            count = max(1, round(holdout * int(size)))
+            mask[random.permutation(np.flatnonzero(classes.of_image == label))[:count]] = True
+        return mask
+    positions = np.asarray(holdout)
+    if positions.ndim != 1 or positions.dtype.kind not in "iu" or len(positions) == 0:
+        raise TypeError(f"holdout must be a fraction or the positions of images, got {holdout!r}")
+    if positions.min() < 0 or positions.max() >= num_images:
+        raise ValueError(
+            f"holdout names positions from {positions.min()} to {positions.max()}, but labels has {num_images} entries"
+        )
+    mask[positions] = True
+    return mask
+
+
+def split_pools(
+    classes: Classes, in_holdout: npt.NDArray[np.bool_] | None, *, num_batches: int, on_rare: OnRare
+) -> Pools:
+    """Sort images by class and use, and settle what happens to classes too small for a group."""
+    by_class = np.split(np.argsort(classes.of_image, kind="stable"), np.cumsum(classes.sizes)[:-1])
+    if in_holdout is None:
+        training, validation = by_class, None
+        caps = classes.sizes // num_batches
+    else:
+        training = [images[~in_holdout[images]] for images in by_class]
+        validation = [images[in_holdout[images]] for images in by_class]
+        fits = [(len(train) // (num_batches - 1), len(val)) for train, val in zip(training, validation, strict=True)]
+        caps = np.array(fits).min(axis=1)
+    rare = [
+        label
+        for label, cap in enumerate(caps)
+        if cap == 0
+        and (on_rare != "repeat" or len(training[label]) == 0 or (validation and not len(validation[label])))
+    ]
+    if on_rare == "drop":
+        kept = [label for label in range(len(caps)) if label not in set(rare)]
+        training = [training[label] for label in kept]
+        validation = validation and [validation[label] for label in kept]
+        caps = caps[kept]
+        if not kept:
+            raise ValueError(f"on_rare='drop' leaves no class: none has num_batches={num_batches} images")
+    elif rare:
+        raise ValueError(_rare_message(rare, classes, training, validation, num_batches))
+    return Pools(training, validation, np.maximum(caps, 1))
+
+
+def _rare_message(
+    rare: list[int],
+    classes: Classes,
+    training: list[Indices],
+    validation: list[Indices] | None,
+    num_batches: int,
+) -> str:
+    shown = ", ".join(
+        f"{classes.names[label]!r} ({len(training[label])} to train"
+        + (f", {len(validation[label])} to validate" if validation else "")
+        + ")"
+        for label in rare[:5]
+    )
+    more = f" and {len(rare) - 5} more" if len(rare) > 5 else ""
+    needs = f"{num_batches - 1} to train and 1 to validate" if validation else f"num_batches={num_batches} images"
+    return (
+        f"labels: class {shown}{more} has too few images; matched groups need {needs} of every class. "
+        "Use fewer mini-batches, or on_rare='drop' to leave such classes out, or on_rare='repeat' to let their "
+        "images come more than once in a group (a class with no image to train or none to validate can only be "
+        "dropped)"
+    )
