@@ -36,7 +36,7 @@ class GroupStep(ABC, Generic[ReportT]):
 
     def __init__(self, model_or_parameters: Parameters, *, scaler: GradScaler | None) -> None:
         self._parameters = _unique_parameters(model_or_parameters)
-        self._scaler = scaler
+        self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._losses: list[Tensor] = []
         self._dropout_seed: int | None = None
 

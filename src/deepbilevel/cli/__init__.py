@@ -6,6 +6,8 @@ import sys
 def main() -> None:
     """Run the command line, or say what to install."""
     try:
+        import rich  # noqa: F401 - commands load it later; its absence should be said now
+
         from deepbilevel.cli.app import app
     except ModuleNotFoundError as error:
         if error.name not in {"typer", "rich"}:

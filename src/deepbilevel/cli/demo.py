@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import asdict
 from enum import Enum
+from math import ceil
 from pathlib import Path
 from typing import Annotated
 
@@ -46,11 +47,14 @@ def demo(
         f"Same initial weights, steps and learning rate for all methods."
     )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs"))
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
         bars = {method: progress.add_task(NAMES[method], total=seeds * epochs) for method in METHODS}
 
         def on_epoch(method: Method) -> None:
             progress.advance(bars[method])
+            bar = progress.tasks[bars[method]]
+            if not console.is_terminal and (bar.completed == 1 or bar.completed % ceil(seeds * epochs / 5) == 0):
+                console.print(f"{bar.description}: {bar.completed:.0f} of {bar.total:.0f} epochs", highlight=False)
 
         trials: list[tuple[Method, int]] = [(method, seed) for seed in range(seeds) for method in METHODS[::-1]]
         jobs = min(jobs or os.cpu_count() or 1, len(trials))

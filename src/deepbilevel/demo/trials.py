@@ -25,7 +25,13 @@ def run_trials(
     stop = context.Event()
     with ProcessPoolExecutor(jobs, context, _initialize, (finished_epochs, stop)) as pool:
         try:
-            futures = [pool.submit(_run, method, seed, setting) for method, seed in trials]
+            # Ctrl-C reaches all processes; the parent answers for them. What is ignored while a process is started it
+            # ignores from its first moment, even while it still imports.
+            answer = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                futures = [pool.submit(_run, method, seed, setting) for method, seed in trials]
+            finally:
+                signal.signal(signal.SIGINT, answer)
             waiting: set[Future[Curve]] = set(futures)
             while waiting:
                 done, waiting = wait(waiting, _PATIENCE_SECONDS, FIRST_COMPLETED)
@@ -43,7 +49,6 @@ def run_trials(
 def _initialize(finished_epochs: "SimpleQueue[Method]", stop: Event) -> None:
     global _finished_epochs, _stop  # a pool hands its queues to its processes in no other way
     _finished_epochs, _stop = finished_epochs, stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent answers for them
 
 
 def _run(method: Method, seed: int, setting: Setting) -> Curve:

@@ -27,6 +27,17 @@ def flip_uniformly(clean_labels: Labels, rate: float, *, num_classes: int, seed:
         raise ValueError(f"rate must lie between 0 and 1, got {rate}")
     if num_classes < 2 and rate > 0:
         raise ValueError(f"num_classes must be at least 2 to flip labels, got {num_classes}")
+    clean_labels = np.asarray(clean_labels)
+    if clean_labels.ndim != 1 or clean_labels.dtype.kind not in "iu":
+        raise TypeError(
+            f"clean_labels must be one class number per image, got shape {clean_labels.shape} of {clean_labels.dtype}"
+        )
+    # A label outside the range would silently never be flipped.
+    if not np.isin(clean_labels, np.arange(num_classes)).all():
+        raise ValueError(
+            f"clean_labels must lie in 0 .. num_classes - 1 = {num_classes - 1}, got {clean_labels.min()} to "
+            f"{clean_labels.max()}"
+        )
     random = np.random.RandomState(seed)  # its streams never change between versions of numpy
     flipped = np.zeros(len(clean_labels), dtype=bool)
     for label in range(num_classes):

@@ -39,19 +39,19 @@ def read_classes(labels: Labels, random: np.random.RandomState) -> tuple[Classes
 
     Multi-label images are matched on an anchor: their rarest positive label. ``random`` settles ties.
     """
-    if isinstance(labels, int):
+    if isinstance(labels, int | np.integer):
         if isinstance(labels, bool) or labels < 1:
             raise ValueError(f"labels as a number is how many images there are, at least 1, got {labels}")
-        return one_class(labels), "there are no labels, only a number of images"
+        return one_class(int(labels)), "there are no labels, only a number of images"
     array = _as_array(labels)
-    if array.ndim == 2 and np.isin(array, (0, 1)).all():
+    if array.ndim == 2 and array.dtype.kind != "U" and np.isin(array, (0, 1)).all():
         return _anchors(array.astype(bool), random), None
     if array.dtype.kind == "f":
         return one_class(len(array)), f"labels are of type {array.dtype}, so they are targets rather than classes"
     if array.ndim != 1:
         raise ValueError(
             f"labels must be one class per image or a 0/1 matrix [images, classes], got shape {array.shape} "
-            f"with values from {array.min()} to {array.max()}"
+            f"with values such as {', '.join(map(str, np.unique(array)[:5]))}"
         )
     names, of_image = np.unique(array, return_inverse=True)
     return Classes(of_image.astype(np.int64), tuple(map(str, names))), None
@@ -73,7 +73,7 @@ def _as_array(labels: Any) -> npt.NDArray[Any]:
             f"labels must be classes (whole numbers or names), a 0/1 matrix, or a number of images, "
             f"got {type(labels).__name__} holding {array.dtype}"
         )
-    if len(array) == 0:
+    if array.size == 0:
         raise ValueError("labels is empty; pass one label per image")
     return array
 

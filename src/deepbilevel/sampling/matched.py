@@ -100,7 +100,7 @@ class MatchedGroups(Sampler[list[int]]):
             "num_batches": num_batches,
             "batch_size": batch_size,
             "seed": seed,
-            "matched": matched,
+            "matched": bool(matched),  # numpy's does not survive a JSON checkpoint
             "draw": draw,
             "on_rare": on_rare,
             "labels_checksum": zlib.crc32(classes.of_image.tobytes()),
@@ -137,6 +137,10 @@ class MatchedGroups(Sampler[list[int]]):
         epoch, done = self._here
         if num_groups is not None:
             done = _whole("num_groups", num_groups, at_least=0) * self.num_batches
+            if done > len(self):
+                raise ValueError(
+                    f"num_groups must count this epoch's groups, at most {self.num_groups}, got {num_groups}"
+                )
         if done >= len(self):
             epoch, done = epoch + 1, 0
         return {"epoch": epoch, "position": done, "settings": dict(self._settings)}
@@ -162,7 +166,7 @@ class MatchedGroups(Sampler[list[int]]):
         if self.num_groups == 0:
             raise ValueError(
                 f"batch_size={self.batch_size} with num_batches={self.num_batches} needs {needed} images per group, "
-                f"but only {self._pools.num_images} can be drawn; no epoch would have a single group"
+                f"but only {self._pools.num_images} can be drawn; use smaller or fewer mini-batches"
             )
         if self._pools.caps.sum() < self.batch_size:
             raise ValueError(

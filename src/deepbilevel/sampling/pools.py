@@ -41,7 +41,7 @@ def reserve_holdout(
     """Return a mask of the images that only validate: a fraction of each class, or those named."""
     num_images = len(classes.of_image)
     mask = np.zeros(num_images, dtype=bool)
-    if isinstance(holdout, float):
+    if isinstance(holdout, float | np.floating):
         if not 0 < holdout < 1:
             raise ValueError(f"holdout as a fraction must lie between 0 and 1, got {holdout}")
         for label, size in enumerate(classes.sizes):
@@ -50,7 +50,9 @@ def reserve_holdout(
             mask[random.permutation(np.flatnonzero(classes.of_image == label))[:count]] = True
         return mask
     positions = np.asarray(holdout)
-    if positions.ndim != 1 or positions.dtype.kind not in "iu" or len(positions) == 0:
+    if positions.size == 0:
+        raise ValueError(f"holdout names no image, got {holdout!r}; pass None for no holdout")
+    if positions.ndim != 1 or positions.dtype.kind not in "iu":
         raise TypeError(f"holdout must be a fraction or the positions of images, got {holdout!r}")
     if positions.min() < 0 or positions.max() >= num_images:
         raise ValueError(
@@ -85,7 +87,10 @@ def split_pools(
         validation = validation and [validation[label] for label in kept]
         caps = caps[kept]
         if not kept:
-            raise ValueError(f"on_rare='drop' leaves no class: none has num_batches={num_batches} images")
+            raise ValueError(
+                f"on_rare='drop' leaves no class: none is large enough for num_batches={num_batches}; "
+                "use fewer mini-batches"
+            )
     elif rare:
         raise ValueError(_rare_message(rare, classes, training, validation, num_batches))
     return Pools(training, validation, np.maximum(caps, 1))

@@ -1,0 +1,40 @@
+"""The loop contract as a battery: every step that collects k gradients and fills ``.grad`` must pass it.
+
+A new rule passes by adding one line to ``STEPS``.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from deepbilevel import Bilevel
+from deepbilevel.group_step import GroupStep
+from tests.models import flat_grad
+
+STEPS: dict[str, Callable[..., GroupStep]] = {
+    "bilevel": Bilevel,
+    "bilevel, no L1": partial(Bilevel, normalize=False),
+    "bilevel, per layer": partial(Bilevel, per_layer=True),
+    "bilevel, exact": partial(Bilevel, solver="exact"),
+    "bilevel, exact per layer": partial(Bilevel, solver="exact", per_layer=True),
+}
+
+K = 4
+every_step = pytest.mark.parametrize("make", STEPS.values(), ids=STEPS)
+
+
+def collect(model, step, batches, forward=None):
+    torch.manual_seed(0)
+    for x, y in batches:
+        step.backward(F.cross_entropy(model(x) if forward is None else forward(x), y))
+
+
+def filled(model, make, batches, forward=None, **arguments):
+    """Run one group and return the gradient it left, flat."""
+    step = make(model, num_batches=len(batches), **arguments)
+    collect(model, step, batches, forward)
+    step.fill()
+    return flat_grad(model)

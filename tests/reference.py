@@ -1,0 +1,45 @@
+"""The textbook version: all gradients as the rows of one float64 matrix, straight from the paper's equations.
+
+It imports nothing of ours, and is slow and plain on purpose: what the fast version computes must equal this.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Solution(NamedTuple):
+    gradient: np.ndarray  # [d]
+    weights: np.ndarray  # [k - 1]
+    raw_weights: np.ndarray  # [k - 1]
+
+
+def solve(gradients: np.ndarray, *, lam: float, mu: float, exact: bool = False, normalize: bool = True) -> Solution:
+    """Take gradients [k, d], the first being the validation gradient, to the gradient of the step."""
+    validation, training = gradients[0], gradients[1:]
+    if exact:
+        kernel = training @ training.T
+        raw = np.linalg.lstsq(kernel / lam + mu * np.eye(len(training)), training @ validation, rcond=None)[0]
+    else:
+        raw = np.zeros(len(training))
+        for i, gradient in enumerate(training):
+            denominator = gradient @ gradient / lam + mu
+            raw[i] = validation @ gradient / denominator if denominator > 0 else 0.0
+    total = np.abs(raw).sum()
+    if total == 0:
+        weights = np.zeros(len(training))
+    elif normalize:
+        weights = raw / total
+    else:
+        weights = raw
+    return Solution(weights @ training, weights, raw)
+
+
+def solve_per_layer(gradients: np.ndarray, layers: list[slice], **settings) -> Solution:
+    """Treat every layer as a problem of its own; weights come out as [k - 1, layers]."""
+    solutions = [solve(gradients[:, columns], **settings) for columns in layers]
+    return Solution(
+        np.concatenate([solution.gradient for solution in solutions]),
+        np.stack([solution.weights for solution in solutions], axis=1),
+        np.stack([solution.raw_weights for solution in solutions], axis=1),
+    )

@@ -1,0 +1,45 @@
+"""Every Python block of the documents runs, in the order of the page, as a reader would run it."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def readers_own_names():
+    """Return what the documents assume a reader has: a data set, its labels, a model and an optimizer."""
+    torch.manual_seed(0)
+    images, labels = torch.randn(256, 1, 8, 8), torch.arange(256) % 4
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 4))
+    return {
+        "DataLoader": DataLoader,
+        "torch": torch,
+        "dataset": TensorDataset(images, labels),
+        "labels": labels,
+        "model": model,
+        "criterion": nn.CrossEntropyLoss(),
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+    }
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.name)
+def test_every_python_block_of_the_page_runs(page):
+    names = readers_own_names()
+    before = [parameter.detach().clone() for parameter in names["model"].parameters()]
+    for block in BLOCK.findall(page.read_text()):
+        exec(compile(block, str(page), "exec"), names)
+    after = names["model"].parameters()
+    assert any(not torch.equal(p, old) for p, old in zip(after, before, strict=True)), "nothing was trained"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_link_to_a_file_leads_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"

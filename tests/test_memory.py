@@ -1,0 +1,99 @@
+"""What the step holds and what it waits for, counted rather than timed."""
+
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from deepbilevel import Bilevel
+
+SIZE = 10_000
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts the bytes of all storages that operations have made and that are still alive, and their peak."""
+
+    def __init__(self):
+        super().__init__()
+        self.live = self.peak = 0
+        self._known = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, list | tuple) else [result]:
+            if isinstance(tensor, torch.Tensor):
+                self._watch(tensor.untyped_storage())
+        return result
+
+    def _watch(self, storage):
+        key, size = storage.data_ptr(), storage.nbytes()
+        if key in self._known or size == 0:
+            return
+        self._known.add(key)
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._release, key, size)
+
+    def _release(self, key, size):
+        self._known.discard(key)
+        self.live -= size
+
+
+class Forbidden(TorchDispatchMode):
+    """Fails when a value is fetched from the device, as `.item()`, `bool(tensor)` and `float(tensor)` do."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        assert function is not torch.ops.aten._local_scalar_dense.default, "waited for the device"
+        return function(*args, **(kwargs or {}))
+
+
+def peak_in_models(num_batches: int, **settings) -> float:
+    """Return the peak of live memory during two groups, in units of the model's size."""
+    parameter = nn.Parameter(torch.zeros(SIZE))
+    bilevel = Bilevel([parameter], num_batches=num_batches, **settings)
+    with LiveBytes() as memory:
+        for _ in range(2):
+            for _ in range(num_batches):
+                # sin's backward makes the gradient afresh; inputs beyond it are a scalar
+                bilevel.backward(((parameter + 1).sin() * 2).sum())
+            bilevel.fill()
+            parameter.grad = None
+    return memory.peak / (4 * SIZE)
+
+
+def test_streaming_memory_is_flat_in_the_number_of_mini_batches():
+    assert peak_in_models(4) == pytest.approx(peak_in_models(32), rel=0.02)
+
+
+def test_the_exact_solver_holds_one_gradient_per_mini_batch():
+    per_batch = (peak_in_models(32, solver="exact") - peak_in_models(4, solver="exact")) / 28
+    assert per_batch == pytest.approx(1, rel=0.02)
+
+
+def test_between_mini_batches_streaming_holds_two_buffers_and_three_with_the_next_gradient():
+    parameter = nn.Parameter(torch.zeros(SIZE))
+    bilevel = Bilevel([parameter], num_batches=8)
+    with LiveBytes() as memory:
+        for i in range(8):
+            loss = (parameter * 2).sum()
+            bilevel.backward(loss)
+            del loss
+            held = memory.live / (4 * SIZE)
+            assert held == pytest.approx(min(i + 1, 2), rel=0.02)  # g_v, then g_v and the sum
+        bilevel.fill()
+        assert memory.live / (4 * SIZE) == pytest.approx(1, rel=0.02)  # .grad
+
+
+@pytest.mark.parametrize("settings", [{}, {"normalize": False}, {"per_layer": True}], ids=str)
+def test_nothing_waits_for_the_device_before_the_report_is_read(settings):
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    bilevel = Bilevel(model, num_batches=3, **settings)
+    losses = [model(torch.randn(2, 3)).square().mean() for _ in range(3)]
+    with Forbidden():
+        for loss in losses:
+            bilevel.backward(loss)
+        report = bilevel.fill()
+    with Forbidden(), pytest.raises(AssertionError, match="waited"):  # the guard itself works
+        assert report.applied
