@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader
 
 from deepbilevel import Bilevel
 from tests import reference
@@ -89,8 +90,7 @@ def test_training_on_float32_stays_within_rounding_of_float64():
     run_group(model, Bilevel(model, num_batches=8), batches)
     wide = flat_grad(model)
     narrow_model = build("CifarNet-like").float()
-    masks = torch.manual_seed  # dropout draws the same masks in both precisions
-    masks(0)
+    torch.manual_seed(0)  # dropout then draws the same masks in both precisions
     bilevel = Bilevel(narrow_model, num_batches=8)
     for x, y in batches:
         bilevel.backward(F.cross_entropy(narrow_model(x.float()), y))
@@ -156,9 +156,10 @@ def test_one_call_over_a_group_equals_the_loop():
     assert torch.equal(looped.weights, called.weights)
 
 
-def test_one_call_takes_the_next_k_mini_batches_of_an_iterator():
+@pytest.mark.parametrize("source", [list, lambda batches: DataLoader(batches, batch_size=None)])
+def test_one_call_takes_the_next_k_mini_batches_of_an_iterator(source):
     model = build("BatchNorm-like")
-    bilevel, batches = Bilevel(model, num_batches=3), iter(images(6))
+    bilevel, batches = Bilevel(model, num_batches=3), iter(source(images(6)))
     reports = [bilevel.step_over(batches, lambda b: F.cross_entropy(model(b[0]), b[1])) for _ in range(2)]
     assert next(batches, None) is None
     assert not torch.equal(reports[0].losses, reports[1].losses)

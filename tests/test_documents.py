@@ -43,3 +43,11 @@ def test_every_python_block_of_the_page_runs(page):
 def test_every_link_to_a_file_leads_somewhere(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_test_and_code_name_on_the_page_exists(page):
+    code = "\n".join(path.read_text() for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py"))
+    code += "\n".join(path.name for path in (ROOT / "tests").rglob("*.py"))
+    for name in re.findall(r"`(test_\w+|\w+\.py)[^`]*`", page.read_text()):
+        assert name in code or any(ROOT.rglob(f"src/**/{name}")), f"{page.name} names {name}"

@@ -6,7 +6,7 @@ It never sees the optimizer either; whatever follows ``fill`` is the caller's or
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -116,8 +116,12 @@ class GroupStep(ABC, Generic[ReportT]):
                 f"step_over() starts a new group, but {self.num_collected} mini-batches are already collected; "
                 "call fill() or reset() first"
             )
-        if isinstance(group, Sized) and len(group) != self.num_batches:
-            raise ValueError(f"group has {len(group)} mini-batches, expected num_batches={self.num_batches}")
+        # A loader's iterator has a length too, but is meant to be taken from.
+        if isinstance(group, Sized) and not isinstance(group, Iterator) and len(group) != self.num_batches:
+            raise ValueError(
+                f"group has {len(group)} mini-batches, expected num_batches={self.num_batches}; "
+                "to take the next ones of a loader, pass iter(loader) and keep it"
+            )
         try:
             for batch in islice(group, self.num_batches):
                 with self.shared_dropout() if shared_dropout else nullcontext():

@@ -131,7 +131,7 @@ class MatchedGroups(Sampler[list[int]]):
         """Return the position in the current epoch and the settings, as plain numbers and strings.
 
         Args:
-            num_groups: how many groups of the current epoch training has finished. Needed when the ``DataLoader``
+            num_groups: how many groups of the pass last begun training has finished. Needed when the ``DataLoader``
                 has workers: they fetch ahead, so more mini-batches were handed out than trained on.
         """
         epoch, done = self._here
