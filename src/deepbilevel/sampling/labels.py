@@ -44,7 +44,7 @@ def read_classes(labels: Labels, random: np.random.RandomState) -> tuple[Classes
             raise ValueError(f"labels as a number is how many images there are, at least 1, got {labels}")
         return one_class(int(labels)), "there are no labels, only a number of images"
     array = _as_array(labels)
-    if array.ndim == 2 and array.dtype.kind != "U" and np.isin(array, (0, 1)).all():
+    if array.ndim == 2 and np.isin(array, (0, 1)).all():
         return _anchors(array.astype(bool), random), None
     if array.dtype.kind == "f":
         return one_class(len(array)), f"labels are of type {array.dtype}, so they are targets rather than classes"
