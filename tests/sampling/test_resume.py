@@ -87,6 +87,13 @@ def test_a_state_does_not_change_after_it_was_taken():
     assert groups.state_dict()["settings"]["seed"] == 4
 
 
+@pytest.mark.parametrize("number", [np.int64, np.uint8])
+def test_settings_given_as_numpy_values_survive_json(number):
+    settings = {"num_batches": number(3), "batch_size": number(2), "seed": number(4), "matched": np.bool_(True)}
+    state = through_json(MatchedGroups(LABELS, **settings).state_dict())
+    assert state == build().state_dict()
+
+
 @pytest.mark.parametrize("finished", range(6))
 def test_groups_fetched_ahead_are_counted_back(finished):
     groups = build()
@@ -139,10 +146,11 @@ def test_a_holdout_of_other_images_is_refused():
 @pytest.mark.parametrize(
     ("damage", "error", "message"),
     [
-        ({"extra": 1}, ValueError, "keys .*'extra'"),
+        ({"extra": 1}, ValueError, "keys epoch, position and settings, got .*extra"),
         ({"epoch": -1}, ValueError, "epoch must be at least 0, got -1"),
         ({"epoch": "1"}, TypeError, "epoch must be a whole number, got '1'"),
         ({"position": -3}, ValueError, "position must be at least 0, got -3"),
+        ({"position": 10**6}, ValueError, "position 1000000 lies beyond the epoch"),
         ({"position": 1.5}, TypeError, "position must be a whole number, got 1.5"),
         ({"settings": {}}, ValueError, "batch_size=None, this sampler has 2"),
     ],
@@ -157,5 +165,5 @@ def test_a_damaged_state_is_refused_and_changes_nothing(damage, error, message):
 
 
 def test_a_state_that_lacks_a_key_is_refused():
-    with pytest.raises(ValueError, match=r"keys .*expected .*'position'"):
+    with pytest.raises(ValueError, match="keys epoch, position and settings, got"):
         build().load_state_dict({"epoch": 0, "settings": {}})

@@ -32,7 +32,11 @@ class ShuffledDeck:
     """
 
     def __init__(self, sizes: Indices, batch_size: int, caps: Indices, random: np.random.RandomState) -> None:
-        self._deck = np.repeat(np.arange(len(sizes)), sizes)
+        # A class that cannot come as often as its share has fewer cards: enough for it to come as often as it can, and
+        # not so many that dealing would have to look through them for the others.
+        shares = capped_shares(sizes, batch_size, caps)
+        enough = 4 * np.ceil(shares * (sizes / shares).min()).astype(np.int64)
+        self._deck = np.repeat(np.arange(len(sizes)), np.minimum(sizes, enough))
         self._batch_size = batch_size
         self._caps = caps
         self._random = random
@@ -63,8 +67,8 @@ class ShuffledDeck:
                 group.append(label)
             else:
                 waiting.append(label)
-        # A label that found no room goes to the next group. Where a class is always too small for its share the
-        # queue would grow for ever, so it is cut: that class is then drawn as often as it can be.
+        # A label that found no room goes to the next group. The queue is cut, lest it grow where a class has no room to
+        # spare: that class is then drawn as often as it can be.
         self._deferred = [*waiting, *pending][: self._batch_size]
         return group
 
@@ -77,7 +81,7 @@ class StratifiedDraw:
     """
 
     def __init__(self, sizes: Indices, batch_size: int, caps: Indices, random: np.random.RandomState) -> None:
-        shares = _capped_shares(sizes, batch_size, caps)
+        shares = capped_shares(sizes, batch_size, caps)
         whole = np.floor(shares).astype(np.int64)
         self._always = np.repeat(np.arange(len(sizes)), whole)
         self._fractions = shares - whole
@@ -95,7 +99,7 @@ class StratifiedDraw:
         return np.concatenate([always, classes[picked]], axis=1).astype(np.int64)
 
 
-def _capped_shares(sizes: Indices, batch_size: int, caps: Indices) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def capped_shares(sizes: Indices, batch_size: int, caps: Indices) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Share ``batch_size`` out in proportion to ``sizes``; what a class cannot take goes to the others."""
     shares = batch_size * sizes / sizes.sum()
     while (shares > caps).any():

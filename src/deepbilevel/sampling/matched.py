@@ -95,6 +95,7 @@ class MatchedGroups(Sampler[list[int]]):
         )
         self.num_groups = self._pools.num_images // (num_batches * batch_size)
         self._check_groups_can_be_filled()
+        self._warn_of_distorted_frequencies()
         self._draw: Draw = draw
         self._settings: dict[str, int | str | None] = {
             "num_batches": num_batches,
@@ -148,7 +149,7 @@ class MatchedGroups(Sampler[list[int]]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass go on where :meth:`state_dict` was called."""
         if set(state) != {"epoch", "position", "settings"}:
-            raise ValueError(f"state has the keys {sorted(state)}, expected ['epoch', 'position', 'settings']")
+            raise ValueError(f"state must have the keys epoch, position and settings, got {', '.join(state)}")
         theirs: Mapping[str, Any] = state["settings"]
         for name in sorted({*self._settings, *theirs}):
             if theirs.get(name) != self._settings.get(name):
@@ -156,10 +157,10 @@ class MatchedGroups(Sampler[list[int]]):
                     f"state was saved with {name}={theirs.get(name)!r}, this sampler has {self._settings.get(name)!r}; "
                     "build the sampler from the same labels and settings to continue"
                 )
-        self._next = self._here = (
-            _whole("epoch", state["epoch"], at_least=0),
-            _whole("position", state["position"], at_least=0),
-        )
+        epoch, position = (_whole(name, state[name], at_least=0) for name in ("epoch", "position"))
+        if position >= len(self):
+            raise ValueError(f"position {position} lies beyond the epoch of {len(self)} mini-batches")
+        self._next = self._here = (epoch, position)
 
     def _check_groups_can_be_filled(self) -> None:
         needed = self.num_batches * self.batch_size
@@ -173,6 +174,18 @@ class MatchedGroups(Sampler[list[int]]):
                 f"batch_size={self.batch_size} cannot be filled: without repeating an image, a group of "
                 f"num_batches={self.num_batches} matched mini-batches has room for {self._pools.caps.sum()} labels; "
                 "use smaller or fewer mini-batches, or a larger holdout if there is one"
+            )
+
+    def _warn_of_distorted_frequencies(self) -> None:
+        sizes = np.array([len(images) for images in self._pools.training])
+        shares = self.batch_size * sizes / sizes.sum()
+        worst = int(np.argmax(shares - self._pools.caps))
+        if shares[worst] > self._pools.caps[worst] + 1:
+            warnings.warn(
+                f"class {self._pools.names[worst]!r} has a share of {shares[worst]:.1f} in batch_size={self.batch_size} "
+                f"but a group has different images of it for {self._pools.caps[worst]} places only, so it comes less "
+                "often than in the data set; hold out more of its images, or use smaller or fewer mini-batches",
+                stacklevel=3,
             )
 
     def _restart(self) -> None:

@@ -3,6 +3,7 @@
 This module knows the holdout and what to do with rare classes; it does not know epochs or labels' spelling.
 """
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -23,11 +24,13 @@ class Pools:
         training: per class, the images of the training mini-batches.
         validation: per class, the images that only validate; ``None`` where validation shares the training images.
         caps: per class, how often its label fits into one group.
+        names: per class, as the user wrote it.
     """
 
     training: list[Indices]
     validation: list[Indices] | None
     caps: Indices
+    names: tuple[str, ...]
 
     @property
     def num_images(self) -> int:
@@ -49,11 +52,17 @@ def reserve_holdout(
             count = max(1, round(holdout * int(size)))
             mask[random.permutation(np.flatnonzero(classes.of_image == label))[:count]] = True
         return mask
-    positions = np.asarray(holdout)
+    try:
+        positions = np.asarray(holdout)
+    except ValueError as error:
+        raise TypeError(f"holdout must be a fraction or a plain list of positions: {error}") from error
     if positions.size == 0:
         raise ValueError(f"holdout names no image, got {holdout!r}; pass None for no holdout")
     if positions.ndim != 1 or positions.dtype.kind not in "iu":
-        raise TypeError(f"holdout must be a fraction or the positions of images, got {holdout!r}")
+        raise TypeError(
+            f"holdout must be a fraction or the positions of images, got {reprlib.repr(holdout)}; "
+            "np.flatnonzero turns a mask into positions"
+        )
     if positions.min() < 0 or positions.max() >= num_images:
         raise ValueError(
             f"holdout names positions from {positions.min()} to {positions.max()}, but labels has {num_images} entries"
@@ -81,11 +90,13 @@ def split_pools(
         if cap == 0
         and (on_rare != "repeat" or len(training[label]) == 0 or (validation and not len(validation[label])))
     ]
+    names = classes.names
     if on_rare == "drop":
         kept = [label for label in range(len(caps)) if label not in set(rare)]
         training = [training[label] for label in kept]
         validation = validation and [validation[label] for label in kept]
         caps = caps[kept]
+        names = tuple(names[label] for label in kept)
         if not kept:
             raise ValueError(
                 f"on_rare='drop' leaves no class: none is large enough for num_batches={num_batches}; "
@@ -93,7 +104,7 @@ def split_pools(
             )
     elif rare:
         raise ValueError(_rare_message(rare, classes, training, validation, num_batches))
-    return Pools(training, validation, np.maximum(caps, 1))
+    return Pools(training, validation, np.maximum(caps, 1), names)
 
 
 def _rare_message(

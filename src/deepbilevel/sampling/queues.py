@@ -38,4 +38,5 @@ class ImageQueue:
         if len(already_in_group) == 0:
             return order
         first = order[~np.isin(order, already_in_group)][:places_left]
-        return np.concatenate([first, order[~np.isin(order, first)]])
+        # Shuffled again, or those that stepped back would come early in the rest.
+        return np.concatenate([first, self._random.permutation(order[~np.isin(order, first)])])
