@@ -1,13 +1,13 @@
 """The ``deepbilevel`` command. Nothing here imports torch before a command needs it, so help is immediate."""
 
 import sys
+from importlib import import_module
 
 
 def main() -> None:
     """Run the command line, or say what to install."""
     try:
-        import rich  # noqa: F401 - commands load it later; its absence should be said now
-
+        import_module("rich")  # commands load it later; its absence should be said now
         from deepbilevel.cli.app import app
     except ModuleNotFoundError as error:
         if error.name not in {"typer", "rich"}:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from deepbilevel import __version__
+from deepbilevel.cli.data import data
 from deepbilevel.cli.demo import demo
 
 app = typer.Typer(
@@ -13,6 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.add_typer(data, name="data")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,5 +1,7 @@
-"""Data sets, as tensors in memory with labels beside them."""
+"""Data sets: images with labels, read from the layouts in which they are published."""
 
+from deepbilevel.data.catalog import DATA_SETS, load_data
 from deepbilevel.data.digits import Digits, load_digits
+from deepbilevel.data.image_set import ImageSet, ImagesInMemory, ImagesOnDisk
 
-__all__ = ["Digits", "load_digits"]
+__all__ = ["DATA_SETS", "Digits", "ImageSet", "ImagesInMemory", "ImagesOnDisk", "load_data", "load_digits"]

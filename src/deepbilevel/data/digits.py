@@ -1,10 +1,13 @@
 """The 1,797 handwritten digits that scikit-learn ships: real images that need no download."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from deepbilevel.data.image_set import ImagesInMemory
 
 _TRAIN_RATE = 0.75
 
@@ -36,3 +39,13 @@ def load_digits(seed: int = 0) -> Digits:
     order = torch.from_numpy(np.random.RandomState(seed).permutation(len(images)))
     train, test = order.split([int(_TRAIN_RATE * len(order)), len(order) - int(_TRAIN_RATE * len(order))])
     return Digits(images[train], classes[train], images[test], classes[test])
+
+
+def load_digits_split(directory: Path, split: str) -> ImagesInMemory:
+    """Return the digits as a data set of the catalog; they need no directory."""
+    digits = load_digits()
+    images, labels = {
+        "train": (digits.train_images, digits.train_labels),
+        "test": (digits.test_images, digits.test_labels),
+    }[split]
+    return ImagesInMemory(images=(images * 255).round().to(torch.uint8), labels=labels, class_names=tuple("0123456789"))

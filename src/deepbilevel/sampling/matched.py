@@ -182,9 +182,9 @@ class MatchedGroups(Sampler[list[int]]):
         worst = int(np.argmax(shares - self._pools.caps))
         if shares[worst] > self._pools.caps[worst] + 1:
             warnings.warn(
-                f"class {self._pools.names[worst]!r} has a share of {shares[worst]:.1f} in batch_size={self.batch_size} "
-                f"but a group has different images of it for {self._pools.caps[worst]} places only, so it comes less "
-                "often than in the data set; hold out more of its images, or use smaller or fewer mini-batches",
+                f"class {self._pools.names[worst]!r} has a share of {shares[worst]:.1f} in a mini-batch, "
+                f"a group has different images of it for {self._pools.caps[worst]} places only, so it comes less often "
+                "than in the data set; hold out more of its images, or use smaller or fewer mini-batches",
                 stacklevel=3,
             )
 

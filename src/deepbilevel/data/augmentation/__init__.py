@@ -1,0 +1,26 @@
+"""The pieces augmentation is made of, each vectorised over a batch of images."""
+
+from deepbilevel.data.augmentation.geometry import CenterCrop, HorizontalFlip, PadAndCrop
+from deepbilevel.data.augmentation.intensity import (
+    NormalizeChannels,
+    RandomBrightness,
+    RandomContrast,
+    Standardize,
+    ToUnit,
+)
+from deepbilevel.data.augmentation.permutation import Split, permute_pixels
+from deepbilevel.data.augmentation.step import Step
+
+__all__ = [
+    "CenterCrop",
+    "HorizontalFlip",
+    "NormalizeChannels",
+    "PadAndCrop",
+    "RandomBrightness",
+    "RandomContrast",
+    "Split",
+    "Standardize",
+    "Step",
+    "ToUnit",
+    "permute_pixels",
+]

@@ -1,0 +1,93 @@
+"""The catalog of data sets: one name, one way to load it, and what to do when it is not there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+
+from deepbilevel.data.cifar import CIFAR10, CIFAR100, CifarRelease, load_cifar
+from deepbilevel.data.clothing1m import SPLITS as CLOTHING_SPLITS
+from deepbilevel.data.clothing1m import load_clothing1m
+from deepbilevel.data.digits import load_digits_split
+from deepbilevel.data.folders import load_csv, load_folder, load_imagenet
+from deepbilevel.data.human_labels import label_sets, load_human_labels
+from deepbilevel.data.image_set import ImageSet
+from deepbilevel.data.voc import load_voc2007
+
+
+@dataclass(frozen=True)
+class DataEntry:
+    """A data set of the catalog.
+
+    Attributes:
+        description: one line.
+        splits: the names of its parts; the first is trained on.
+        load: reads a split from a directory.
+        release: what can be downloaded, if anything.
+    """
+
+    description: str
+    splits: tuple[str, ...]
+    load: Callable[[Path, str], ImageSet]
+    release: CifarRelease | None = None
+
+
+def _ignoring_split(load: Callable[[Path], ImageSet]) -> Callable[[Path, str], ImageSet]:
+    return lambda directory, split: load(directory)
+
+
+DATA_SETS: dict[str, DataEntry] = {
+    "digits": DataEntry("1,797 handwritten digits, embedded", ("train", "test"), load_digits_split),
+    "cifar10": DataEntry("60,000 32x32 images, 10 classes", ("train", "test"), partial(load_cifar, CIFAR10), CIFAR10),
+    "cifar100": DataEntry("the same in 100 classes", ("train", "test"), partial(load_cifar, CIFAR100), CIFAR100),
+    "voc2007": DataEntry("PASCAL VOC 2007, 20 classes, multi-label", ("trainval", "test"), load_voc2007),
+    "imagenet": DataEntry("ImageNet, a folder per wnid", ("train", "val"), load_imagenet),
+    "clothing1m": DataEntry("Clothing1M, noisy and clean labels", CLOTHING_SPLITS, load_clothing1m),
+    "folder": DataEntry("your images, a folder per class", ("all",), _ignoring_split(load_folder)),
+    "csv": DataEntry("your images, a table path,label[,clean_label]", ("all",), _ignoring_split(load_csv)),
+}
+
+
+def find_entry(name: str) -> DataEntry:
+    """Return a catalog entry; an unknown name gets the nearest one."""
+    return DATA_SETS[_choose("data set", name, tuple(DATA_SETS))]
+
+
+def load_data(
+    name: str, directory: Path | str = ".", split: str | None = None, *, labels: str | None = None
+) -> ImageSet:
+    """Load a split of a data set of the catalog, the training split unless told.
+
+    >>> digits = load_data("digits", split="test")
+    >>> len(digits), digits.num_classes
+    (450, 10)
+
+    Args:
+        name: a name of the catalog.
+        directory: where the data set was unpacked; the folder or the table itself for images of one's own.
+        split: a part of the data set.
+        labels: a named label set instead of the published one, ``"worst"`` of CIFAR-10N for instance; the published
+            labels are then the ``clean_labels``.
+    """
+    entry = find_entry(name)
+    split = entry.splits[0] if split is None else _choose(f"split of {name}", split, entry.splits)
+    data = entry.load(Path(directory), split)
+    if labels is not None:
+        _choose(f"label set of {name}", labels, label_sets(name))
+        if split != "train":
+            raise ValueError(f"the label set {labels!r} is of the training images, not of split {split!r}")
+        human = load_human_labels(name, Path(directory), labels, data.labels)
+        data = replace(data, labels=human, clean_labels=data.labels)
+    data.check_labels()
+    return data
+
+
+def _choose(what: str, given: str, known: tuple[str, ...]) -> str:
+    if given in known:
+        return given
+    if not known:
+        raise ValueError(f"there is no {what}, got {given!r}")
+    near = get_close_matches(given, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it is one of {', '.join(known)}"
+    raise ValueError(f"{what} {given!r} is unknown; {hint}")
