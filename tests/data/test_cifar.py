@@ -63,7 +63,7 @@ def test_a_hostile_pickle_is_refused_and_does_nothing(make, protocol, tmp_path):
     path, trace = tmp_path / "data_batch_1", tmp_path / "trace"
     path.write_bytes(pickle.dumps(make(trace), protocol=protocol))
     with pytest.raises(ValueError, match=r"data_batch_1 is not a published batch \(it asks for .*not executed"):
-        read_batch(path)
+        read_batch(path.read_bytes(), path)
     assert not trace.exists()
     pickle.loads(path.read_bytes())  # the attack is real: Python's own reader falls for it
     assert trace.exists()
@@ -82,7 +82,7 @@ def test_a_truncated_batch_is_refused(cifar10):
     with pytest.raises(ValueError, match="data_batch_3 has the MD5"):
         load_data("cifar10", cifar10)
     with pytest.raises(ValueError, match=r"data_batch_3 is not a published batch .*download"):
-        read_batch(path)
+        read_batch(path.read_bytes(), path)
 
 
 def test_a_missing_batch_is_named(cifar10):
@@ -96,7 +96,7 @@ def test_a_pickle_of_something_else_is_refused(content, tmp_path):
     path = tmp_path / "batch"
     path.write_bytes(pickle.dumps(content))
     with pytest.raises(ValueError, match="expected a dictionary"):
-        read_batch(path)
+        read_batch(path.read_bytes(), path)
 
 
 def human_arrays(num_images=100):

@@ -94,14 +94,17 @@ def _find_folder(release: CifarRelease, directory: Path) -> Path:
 
 def _read_checked(release: CifarRelease, folder: Path, name: str) -> dict[bytes, Any]:
     path = folder / name
-    if path.is_file():
-        found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-        if found != release.checksums[name]:
-            raise ValueError(
-                f"{path} has the MD5 {found}, published is {release.checksums[name]}: it is damaged or not the "
-                f"original. Delete it and run: deepbilevel data fetch {release.name} --dir {folder.parent}"
-            )
-    return read_batch(path)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing; unpack or download the data set again") from None
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != release.checksums[name]:
+        raise ValueError(
+            f"{path} has the MD5 {found}, published is {release.checksums[name]}: it is damaged or not the original. "
+            f"Delete the folder and run: deepbilevel data fetch {release.name} --dir {folder.parent}"
+        )
+    return read_batch(content, path)
 
 
 def _images(batch: dict[bytes, Any], folder: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:

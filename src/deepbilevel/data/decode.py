@@ -198,7 +198,7 @@ def _side_before_resizing(image: "Image", resize: int, size: int) -> float:
 
 
 def _check_image(image: "Image") -> None:
-    if not hasattr(image, "resize") or not hasattr(image, "mode"):
+    if not isinstance(getattr(image, "mode", None), str):
         raise TypeError(f"image must be a Pillow image, got {type(image).__name__}; decode_rgb makes one of a file")
 
 

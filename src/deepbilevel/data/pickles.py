@@ -4,9 +4,10 @@ A pickle is a program: loading one from a stranger runs the stranger's code. The
 numpy and nothing else, so nothing else is admitted.
 """
 
+import io
 import pickle
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +23,8 @@ _ADMITTED = {
 
 
 class _RestrictedUnpickler(pickle.Unpickler):
-    def __init__(self, file: IO[bytes]) -> None:
-        super().__init__(file, encoding="bytes")  # the batches were written by Python 2
+    def __init__(self, content: bytes) -> None:
+        super().__init__(io.BytesIO(content), encoding="bytes")  # the batches were written by Python 2
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         try:
@@ -32,13 +33,15 @@ class _RestrictedUnpickler(pickle.Unpickler):
             raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}") from None
 
 
-def read_batch(path: Path) -> dict[bytes, Any]:
-    """Return the dictionary a published batch holds; anything but plain values and numeric arrays is refused."""
+def read_batch(content: bytes, path: Path) -> dict[bytes, Any]:
+    """Return the dictionary a published batch holds; anything but plain values and arrays is refused.
+
+    Args:
+        content: the bytes of the file.
+        path: where they came from, for messages.
+    """
     try:
-        with path.open("rb") as file:
-            batch = _RestrictedUnpickler(file).load()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing; unpack or download the data set again") from None
+        batch = _RestrictedUnpickler(content).load()
     except Exception as error:  # a broken pickle can raise anything
         raise ValueError(
             f"{path} is not a published batch ({error}); it was not executed. "

@@ -6,6 +6,7 @@ stored, whatever the size of the data set, and no order depends on which images 
 
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,9 +49,19 @@ def pixel_order(indices: Tensor, num_pixels: int, *, seed: int, split: Split) ->
         raise ValueError(f"seed must lie in 0 .. 2**62 - 1, got {seed}; beyond that, two seeds would be the same")
     start = torch.tensor(len(_SPLITS) * seed + _SPLITS.index(split), device=indices.device)
     streams = _mix(_mix(start) + _GOLDEN * indices)
-    pixels = torch.arange(1, num_pixels + 1, device=indices.device)
-    # Stable, so that even two equal numbers would be sorted alike on every device.
-    return _mix(streams[:, None] + _GOLDEN * pixels).argsort(dim=1, stable=True)
+    pixels = torch.arange(num_pixels, device=indices.device)
+    numbers = _mix(streams[:, None] + _GOLDEN * (pixels + 1))
+    # A pixel's own number takes the place of the lowest bits: no two are equal, so every device sorts alike, and the
+    # order can be read off the sorted numbers.
+    low_bits = 2 ** (num_pixels - 1).bit_length() - 1
+    return _sort((numbers & ~low_bits) | pixels) & low_bits
+
+
+def _sort(numbers: Tensor) -> Tensor:
+    if numbers.device.type != "cpu":
+        return numbers.sort(dim=1).values
+    # torch moves indices along with the values, which nobody needs here: numpy is seven times as fast.
+    return torch.from_numpy(np.sort(numbers.numpy(), axis=1))
 
 
 def _checked(indices: Tensor, num_images: int) -> Tensor:
