@@ -183,8 +183,7 @@ def _resample(image: "Image", width: float, height: float, *, at: tuple[float, f
     from PIL.Image import Resampling
 
     left, top = at[0] * (image.width - width), at[1] * (image.height - height)
-    # The sums can be an ulp larger than the image, which Pillow refuses.
-    box = (left, top, min(left + width, image.width), min(top + height, image.height))
+    box = (left, top, left + width, top + height)
     return to_tensor(image.resize((size, size), Resampling.BILINEAR, box))
 
 
