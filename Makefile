@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10; do \
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test check format clean
+.PHONY: demo test check bench format clean
 
 demo: $(INSTALLED)  ## train on digits with wrong labels, about a minute
 	$(BIN)/deepbilevel demo
@@ -17,6 +17,10 @@ check: $(INSTALLED)  ## style, types and the layers of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+
+bench: $(INSTALLED)  ## how fast, side by side with what it replaces, a minute or two
+	$(BIN)/python benchmarks/response_norm.py
+	$(BIN)/python benchmarks/augmentation.py
 
 format: $(INSTALLED)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

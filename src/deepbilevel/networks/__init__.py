@@ -1,5 +1,23 @@
-"""Networks, built from their number of classes alone."""
+"""Networks, built from their number of classes alone, by name or by function."""
 
+from deepbilevel.networks.alexnet import alexnet
+from deepbilevel.networks.catalog import NETWORKS, NetworkEntry, build_network
+from deepbilevel.networks.cifarnet import cifarnet
 from deepbilevel.networks.digit_cnn import digit_cnn
+from deepbilevel.networks.inception import inception, inception_zhang
+from deepbilevel.networks.preact_resnet import preact_resnet18
+from deepbilevel.networks.resnet50 import load_resnet50, resnet50
 
-__all__ = ["digit_cnn"]
+__all__ = [
+    "NETWORKS",
+    "NetworkEntry",
+    "alexnet",
+    "build_network",
+    "cifarnet",
+    "digit_cnn",
+    "inception",
+    "inception_zhang",
+    "load_resnet50",
+    "preact_resnet18",
+    "resnet50",
+]

@@ -1,0 +1,58 @@
+"""Every network by name: what builds it, which images it takes, and where it comes from."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from torch import nn
+
+from deepbilevel.networks.alexnet import alexnet
+from deepbilevel.networks.checks import ImageShape
+from deepbilevel.networks.cifarnet import cifarnet
+from deepbilevel.networks.digit_cnn import digit_cnn
+from deepbilevel.networks.inception import inception, inception_zhang
+from deepbilevel.networks.preact_resnet import preact_resnet18
+from deepbilevel.networks.resnet50 import resnet50
+
+
+@dataclass(frozen=True)
+class NetworkEntry:
+    """One line of the catalog.
+
+    Attributes:
+        build: makes the network for a number of classes, its weights drawn from torch's global generator.
+        input_shape: channels, height and width of its images.
+        description: a few words for a list.
+    """
+
+    build: Callable[[int], nn.Module]
+    input_shape: ImageShape
+    description: str
+
+
+NETWORKS: Mapping[str, NetworkEntry] = MappingProxyType(
+    {
+        "alexnet": NetworkEntry(alexnet, (3, 227, 227), "AlexNet as in Caffe, two halves, response normalisation"),
+        "cifarnet": NetworkEntry(cifarnet, (3, 28, 28), "AlexNet's small relative for CIFAR, no BatchNorm"),
+        "digit_cnn": NetworkEntry(digit_cnn, (1, 8, 8), "two convolutions for the digits of the demonstration"),
+        "inception": NetworkEntry(inception, (3, 29, 29), "small Inception with dropout, as the paper's authors"),
+        "inception_zhang": NetworkEntry(inception_zhang, (3, 28, 28), "small Inception of Zhang et al., no dropout"),
+        "preact_resnet18": NetworkEntry(preact_resnet18, (3, 32, 32), "PreAct ResNet-18 as in the mixup paper"),
+        "resnet50": NetworkEntry(resnet50, (3, 224, 224), "ResNet-50 with torchvision's names"),
+    }
+)
+
+
+def build_network(name: str, *, num_classes: int) -> nn.Module:
+    """Build a network of the catalog, its weights drawn from torch's global generator.
+
+    >>> build_network("cifarnet", num_classes=100).fc3
+    Linear(in_features=192, out_features=100, bias=True)
+    """
+    entry = NETWORKS.get(name)
+    if entry is None:
+        near = get_close_matches(name.lower(), NETWORKS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"name must be a network of the catalog, got {name!r}; {hint}There are: {', '.join(NETWORKS)}")
+    return entry.build(num_classes)
