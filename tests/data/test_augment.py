@@ -557,7 +557,7 @@ def test_a_generator_of_another_device_is_refused():
         (lambda: PadAndCrop(0, 9)(photos(height=8, width=9), seeded()), "size must be at most .* 8 x 9, got 9"),
         (lambda: CenterCrop(33)(photos()), "size must be at most that of the images, 32 x 32, got 33; crop less"),
         (lambda: CIFAR10_CHANNELS(photos(channels=1).float()), "one entry per channel of the images, 1, got 3"),
-        (lambda: find_recipe("imception"), "name must be one of none, cifarnet, .* got 'imception'"),
+        (lambda: find_recipe("imception"), "unknown recipe 'imception'; did you mean 'inception'"),
         (lambda: find_recipe("none").apply("eval", photos()), "mode must be 'train' or 'test', got 'eval'"),
         (lambda: find_recipe("pixel-permutation").apply("test", photos()), "indices and split must be given"),
         (

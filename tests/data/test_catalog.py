@@ -35,13 +35,13 @@ def test_a_data_set_that_is_not_there_says_what_is_missing(name, tmp_path):
 
 
 def test_unknown_names_get_the_nearest_one():
-    with pytest.raises(ValueError, match="data set 'cifar11' is unknown; did you mean 'cifar10'"):
+    with pytest.raises(ValueError, match="unknown data set 'cifar11'; did you mean 'cifar10'"):
         load_data("cifar11")
-    with pytest.raises(ValueError, match="it is one of digits, cifar10"):
+    with pytest.raises(ValueError, match="There are: digits, cifar10"):
         load_data("mnist-of-another-kind")
-    with pytest.raises(ValueError, match="split of digits 'trian' is unknown; did you mean 'train'"):
+    with pytest.raises(ValueError, match="unknown split of digits 'trian'; did you mean 'train'"):
         load_data("digits", split="trian")
-    with pytest.raises(ValueError, match="there is no label set of digits, got 'worst'"):
+    with pytest.raises(ValueError, match="unknown label set of digits 'worst'; there is none"):
         load_data("digits", labels="worst")
 
 

@@ -28,12 +28,12 @@ def test_a_name_and_a_number_of_classes_make_a_network():
     ],
 )
 def test_a_misspelt_name_is_recognised(wrong, meant):
-    with pytest.raises(ValueError, match=f"got '{wrong}'; did you mean '{meant}'"):
+    with pytest.raises(ValueError, match=f"unknown network '{wrong}'; did you mean '{meant}'"):
         build_network(wrong, num_classes=10)
 
 
 def test_an_unknown_name_is_answered_with_all_there_are():
-    with pytest.raises(ValueError, match="got 'zzz'") as error:
+    with pytest.raises(ValueError, match="unknown network 'zzz'") as error:
         build_network("zzz", num_classes=10)
     assert "did you mean" not in str(error.value)
     assert ", ".join(NETWORKS) in str(error.value)

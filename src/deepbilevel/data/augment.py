@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from deepbilevel.choice import choose
 from deepbilevel.data.augmentation import (
     CenterCrop,
     HorizontalFlip,
@@ -124,6 +125,4 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 
 def find_recipe(name: str) -> Recipe:
     """Return the recipe of that name."""
-    if name not in RECIPES:
-        raise ValueError(f"name must be one of {', '.join(RECIPES)}, got {name!r}")
-    return RECIPES[name]
+    return RECIPES[choose("recipe", name, RECIPES)]

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
+from deepbilevel.choice import choose
 from deepbilevel.data.cifar import CIFAR10, CIFAR100, CifarRelease, load_cifar
 from deepbilevel.data.clothing1m import SPLITS as CLOTHING_SPLITS
 from deepbilevel.data.clothing1m import load_clothing1m
@@ -51,7 +51,7 @@ DATA_SETS: dict[str, DataEntry] = {
 
 def find_entry(name: str) -> DataEntry:
     """Return a catalog entry; an unknown name gets the nearest one."""
-    return DATA_SETS[_choose("data set", name, tuple(DATA_SETS))]
+    return DATA_SETS[choose("data set", name, DATA_SETS)]
 
 
 def load_data(
@@ -71,23 +71,13 @@ def load_data(
             labels are then the ``clean_labels``.
     """
     entry = find_entry(name)
-    split = entry.splits[0] if split is None else _choose(f"split of {name}", split, entry.splits)
+    split = entry.splits[0] if split is None else choose(f"split of {name}", split, entry.splits)
     data = entry.load(Path(directory), split)
     if labels is not None:
-        _choose(f"label set of {name}", labels, label_sets(name))
+        choose(f"label set of {name}", labels, label_sets(name))
         if split != "train":
             raise ValueError(f"the label set {labels!r} is of the training images, not of split {split!r}")
         human = load_human_labels(name, Path(directory), labels, data.labels)
         data = replace(data, labels=human, clean_labels=data.labels)
     data.check_labels()
     return data
-
-
-def _choose(what: str, given: str, known: tuple[str, ...]) -> str:
-    if given in known:
-        return given
-    if not known:
-        raise ValueError(f"there is no {what}, got {given!r}")
-    near = get_close_matches(given, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it is one of {', '.join(known)}"
-    raise ValueError(f"{what} {given!r} is unknown; {hint}")

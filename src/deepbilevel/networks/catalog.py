@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 
 from torch import nn
 
+from deepbilevel.choice import choose
 from deepbilevel.networks.alexnet import alexnet
 from deepbilevel.networks.checks import ImageShape
 from deepbilevel.networks.cifarnet import cifarnet
@@ -50,9 +50,4 @@ def build_network(name: str, *, num_classes: int) -> nn.Module:
     >>> build_network("cifarnet", num_classes=100).fc3
     Linear(in_features=192, out_features=100, bias=True)
     """
-    entry = NETWORKS.get(name)
-    if entry is None:
-        near = get_close_matches(name.lower(), NETWORKS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"name must be a network of the catalog, got {name!r}; {hint}There are: {', '.join(NETWORKS)}")
-    return entry.build(num_classes)
+    return NETWORKS[choose("network", name, NETWORKS)].build(num_classes)

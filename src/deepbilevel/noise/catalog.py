@@ -5,12 +5,12 @@ Noise from a matrix or from a model needs more than a word and is not listed her
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Protocol
 
 import numpy.typing as npt
 
+from deepbilevel.choice import choose
 from deepbilevel.noise.arguments import read_rate
 from deepbilevel.noise.noisy_labels import NoisyLabels
 from deepbilevel.noise.pair import flip_to_next
@@ -43,10 +43,7 @@ class NoiseSpec:
     rate: float
 
     def __post_init__(self) -> None:
-        if self.kind not in CATALOG:
-            near = get_close_matches(self.kind.lower(), CATALOG, n=1, cutoff=0.4)
-            guess = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"unknown kind of noise {self.kind!r}; {guess}The kinds are {', '.join(CATALOG)}")
+        choose("kind of noise", self.kind, CATALOG)
         # 1 and 1.0 are the same rate and must be written alike.
         object.__setattr__(self, "rate", read_rate(self.rate))
 
