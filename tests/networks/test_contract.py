@@ -1,5 +1,7 @@
 """Every network of the catalog, through the same battery."""
 
+import pytest
+
 from deepbilevel.networks import NETWORKS, build_network
 from tests.contracts import networks as contract
 from tests.contracts.networks import every_network, every_network_compared
@@ -35,7 +37,8 @@ def test_channels_last_changes_nothing(name):
     contract.assert_memory_format_does_not_matter(name)
 
 
-@every_network_compared
+@pytest.mark.slow
+@every_network
 def test_compiling_changes_nothing(name):
     contract.assert_tracing_does_not_matter(name)
 

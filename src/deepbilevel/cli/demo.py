@@ -22,6 +22,7 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to train each method with.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 50,
     noise_rate: Annotated[float, typer.Option(min=0, max=1, help="Share of training labels to make wrong.")] = 0.5,
+    lr: Annotated[float, typer.Option(min=1e-6, help="Learning rate of all methods, constant.")] = 0.1,
     draw: Annotated[DrawChoice, typer.Option(help="How the labels of a group are drawn.")] = DrawChoice.shuffled,
     jobs: Annotated[int, typer.Option(min=0, help="Runs side by side; 0: one per processor core.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the numbers.")] = Path("demo"),
@@ -40,7 +41,7 @@ def demo(
     from deepbilevel.demo.trials import run_trials
 
     console = Console()
-    setting = Setting(epochs=epochs, noise_rate=noise_rate, draw=draw.value)
+    setting = Setting(epochs=epochs, noise_rate=noise_rate, lr=lr, draw=draw.value)
     out.mkdir(parents=True, exist_ok=True)  # before training: a folder that cannot be made should cost no minute
     console.print(
         f"1,347 handwritten digits, {noise_rate:.0%} of their labels made wrong, a small CNN, {seeds} seed(s). "

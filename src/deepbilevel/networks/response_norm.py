@@ -2,7 +2,7 @@
 
     out_c = x_c * (k + alpha / n * sum of x_j^2 over the n channels around c) ^ -0.75
 
-The same function as ``torch.nn.LocalResponseNorm``, which takes about half of CifarNet's training time on a CPU. Here
+The same function as ``torch.nn.LocalResponseNorm``, which takes over 40 % of CifarNet's training time on a CPU. Here
 the sum is a 1x1 convolution with a band of ones, the power two square roots, and the gradient is written out:
 autograd would keep and revisit every factor. ``benchmarks/response_norm.py`` measures the difference.
 """
