@@ -45,11 +45,17 @@ def test_interrupting_ends_all_processes_with_130_and_writes_nothing(tmp_path):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # A suite started in the background ignores Ctrl-C, and would hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    while "1 of" not in process.stdout.readline():  # until a worker has trained its first epoch
-        assert process.poll() is None
-    os.killpg(process.pid, signal.SIGINT)
-    output, _ = process.communicate(timeout=120)  # ends when no process is left that could still write
+    try:
+        while "1 of" not in process.stdout.readline():  # until a worker has trained its first epoch
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=120)  # ends when no process is left that could still write
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 130, output
     assert "interrupted" in output
     assert "Traceback" not in output
