@@ -105,7 +105,7 @@ class Branching(nn.Module):
 def test_a_gradient_that_is_absent_in_some_mini_batches_counts_as_zero(make):
     torch.manual_seed(0)
     model = Branching()
-    x = torch.tensor([[[1.0, 1.0]], [[-1.0, 1.0]], [[1.0, -2.0]], [[-2.0, 1.0]]], dtype=torch.float64)
+    x = torch.tensor([[[1.0, 1.0]], [[-1.0, 1.0]], [[1.0, 2.0]], [[-2.0, 1.0]]], dtype=torch.float64)
     step = make(model, num_batches=4)
     for row in x:
         step.backward(model(row).square().sum())

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager, nullcontext
 from itertools import islice
+from numbers import Integral
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -37,6 +38,7 @@ class GroupStep(ABC, Generic[ReportT]):
     def __init__(self, model_or_parameters: Parameters, *, scaler: GradScaler | None) -> None:
         self._parameters = _unique_parameters(model_or_parameters)
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
+        self._overflowed: Tensor | None = None
         self._losses: list[Tensor] = []
         self._dropout_seed: int | None = None
 
@@ -65,6 +67,7 @@ class GroupStep(ABC, Generic[ReportT]):
     def backward(self, loss: Tensor) -> None:
         """Collect one mini-batch: call it where ``loss.backward()`` stood. ``.grad`` is empty until :meth:`fill`."""
         self._check_loss(loss)
+        self._lower_scale_after_overflow()
         before = [parameter.grad for parameter in self._parameters]
         for parameter in self._parameters:
             parameter.grad = None
@@ -76,9 +79,13 @@ class GroupStep(ABC, Generic[ReportT]):
             for parameter, gradient in zip(self._parameters, before, strict=True):
                 parameter.grad = gradient
             raise
-        if self._scaler is not None:
-            scale_gradients(gradients, self._scale(loss.device).reciprocal())
-        self._add(gradients)
+        try:
+            if self._scaler is not None:
+                scale_gradients(gradients, self._scale(loss.device).reciprocal())
+            self._add(gradients)
+        except BaseException:  # out of memory, Ctrl-C: a group that is half added up is of no use
+            self.reset()
+            raise
         self._losses.append(loss.detach().reshape(()))
 
     def fill(self) -> ReportT:
@@ -90,7 +97,8 @@ class GroupStep(ABC, Generic[ReportT]):
             )
         gradients, finite, report = self._combine(torch.stack(self._losses))
         if self._scaler is not None:
-            scale_gradients(gradients, self._settle_scale(finite))
+            scale_gradients(gradients, self._scale(finite.device))
+            self._overflowed = ~finite.all()
         put_gradients(self._parameters, gradients)
         self.reset()
         return report
@@ -221,17 +229,17 @@ class GroupStep(ABC, Generic[ReportT]):
         # Scaling a one is the public way to read the factor without waiting for the device.
         return self._scaled(torch.ones((), device=device))
 
-    def _settle_scale(self, finite: Tensor) -> Tensor:
-        """Lower the loss scale if a mini-batch overflowed, and return the scale now in force.
+    def _lower_scale_after_overflow(self) -> None:
+        """Lower the loss scale if a mini-batch of the last group overflowed.
 
         The scaler looks for overflow in ``.grad``, where a skipped mini-batch leaves no trace; unless it is told, it
-        would keep a scale that is too high for ever.
+        would keep a scale that is too high for ever. It is told when the next group begins: until then other gradients
+        may still be scaled by the old one.
         """
-        assert self._scaler is not None
-        scale = self._scale(finite.device)
-        backed_off = torch.where(finite.all(), scale, scale * self._scaler.get_backoff_factor())
-        self._scaler.update(backed_off)
-        return self._scale(finite.device)
+        if self._scaler is not None and self._overflowed is not None:
+            scale = self._scale(self._overflowed.device)
+            self._scaler.update(torch.where(self._overflowed, scale * self._scaler.get_backoff_factor(), scale))
+            self._overflowed = None
 
 
 def _unique_parameters(model_or_parameters: Parameters) -> list[Tensor]:
@@ -272,7 +280,7 @@ def _check_gradients(gradients: Gradients) -> None:
 
 def check_num_batches(num_batches: int) -> None:
     """Refuse a group in which nothing could be compared."""
-    if not isinstance(num_batches, int) or isinstance(num_batches, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(num_batches, bool) or not isinstance(num_batches, Integral):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"num_batches must be a whole number, got {num_batches!r}")
     if num_batches < 2:
         raise ValueError(

@@ -1,9 +1,11 @@
 """The paper's rule: statistics of gradients in, weights of mini-batches out.
 
-This module knows numbers only. It never sees a gradient, a parameter or a device's memory: who wants to know
-*what* bilevel learning does reads this file, who wants to know *how* it is done at the price of plain SGD
-goes on to ``gradients.py`` and ``step.py``.
+This module knows numbers only. It never sees a gradient or a parameter: who wants to know *what* bilevel learning
+does reads this file, who wants to know *how* it is done in the memory of a few gradients goes on to ``gradients.py``
+and ``step.py``.
 """
+
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -79,7 +81,7 @@ def l1_divisor(weights: Tensor) -> Tensor:
 def check_rule(*, lam: float, mu: float) -> None:
     """Refuse settings for which the rule has no meaning."""
     for name, value in (("lam", lam), ("mu", mu)):
-        if not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(value, Real):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"{name} must be a number, got {value!r}")
     if not 0 < lam < float("inf"):
         raise ValueError(f"lam must be positive and finite, got {lam!r}; the paper uses lam=1.0")

@@ -107,9 +107,9 @@ class Bilevel(GroupStep[StepReport]):
                 "per_layer=True needs to know which module owns which parameter; "
                 "pass the model itself as model_or_parameters, not its parameters"
             )
-        self.num_batches: int = settings["num_batches"]
-        self.mu: float = settings["mu"]
-        self.lam: float = settings["lam"]
+        self.num_batches: int = int(settings["num_batches"])  # numpy's do not survive a JSON checkpoint
+        self.mu: float = float(settings["mu"])
+        self.lam: float = float(settings["lam"])
         self.normalize: bool = settings["normalize"]
         self.per_layer: bool = settings["per_layer"]
         self.solver: Solver = settings["solver"]
@@ -137,8 +137,9 @@ class Bilevel(GroupStep[StepReport]):
             self._validation = gradients
             return
         dots = self._blocks.dots(self._validation, gradients)
-        # One bad layer discards the mini-batch as a whole: its other layers came from the same broken pass.
-        dots = torch.where(torch.isfinite(sq_norms).all(), dots, torch.nan)
+        # One bad layer discards the mini-batch as a whole, validation too: its other layers came from the same pass.
+        sound = torch.isfinite(self._sq_norms[0]).all() & torch.isfinite(sq_norms).all()
+        dots = torch.where(sound, dots, torch.nan)
         self._dots.append(dots)
         if self.solver == "exact":
             self._gram.append([*(self._blocks.dots(held, gradients) for held in self._held), sq_norms])

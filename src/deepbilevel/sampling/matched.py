@@ -125,15 +125,16 @@ class MatchedGroups(Sampler[list[int]]):
             yield batch.tolist()
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next pass be this epoch, from its start; going on in order needs no call."""
+        """Let the next pass be this epoch, from its start; going on in order, or from a loaded state, needs no call."""
         self._next = self._here = (_whole("epoch", epoch, at_least=0), 0)
 
     def state_dict(self, *, num_groups: int | None = None) -> dict[str, Any]:
         """Return the position in the current epoch and the settings, as plain numbers and strings.
 
         Args:
-            num_groups: how many groups of the pass last begun training has finished. Needed when the ``DataLoader``
-                has workers: they fetch ahead, so more mini-batches were handed out than trained on.
+            num_groups: how many groups of the epoch training has finished, counted from the epoch's start also where
+                the epoch was resumed. Needed when the ``DataLoader`` has workers: they fetch ahead, so more
+                mini-batches were handed out than trained on.
         """
         epoch, done = self._here
         if num_groups is not None:
