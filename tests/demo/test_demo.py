@@ -38,6 +38,14 @@ def test_an_impossible_option_is_a_wrong_usage(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_that_cannot_be_made_is_said_at_once(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    result = subprocess.run([*COMMAND, "--out", tmp_path / "file"], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "file" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_interrupting_ends_all_processes_with_130_and_writes_nothing(tmp_path):
     process = subprocess.Popen(
         [*COMMAND, "--epochs", "100000", "--out", tmp_path],

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from deepbilevel.cli.messages import errors_as_messages
+
 
 class DrawChoice(str, Enum):
     """How the labels of a group are drawn."""
@@ -42,7 +44,8 @@ def demo(
 
     console = Console()
     setting = Setting(epochs=epochs, noise_rate=noise_rate, lr=lr, draw=draw.value)
-    out.mkdir(parents=True, exist_ok=True)  # before training: a folder that cannot be made should cost no minute
+    with errors_as_messages():  # before training: a folder that cannot be made should cost no minute
+        out.mkdir(parents=True, exist_ok=True)
     console.print(
         f"1,347 handwritten digits, {noise_rate:.0%} of their labels made wrong, a small CNN, {seeds} seed(s). "
         f"Same initial weights, steps and learning rate for all methods."
