@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -46,27 +47,47 @@ def test_a_folder_that_cannot_be_made_is_said_at_once(tmp_path):
     assert "Traceback" not in result.stderr
 
 
-def test_interrupting_ends_all_processes_with_130_and_writes_nothing(tmp_path):
-    process = subprocess.Popen(
-        [*COMMAND, "--epochs", "100000", "--out", tmp_path],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        # A suite started in the background ignores Ctrl-C, and would hand that on.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        while "1 of" not in process.stdout.readline():  # until a worker has trained its first epoch
+@pytest.fixture
+def endless():
+    """Run a demonstration that would take hours, up to its first epoch, in a process group of its own."""
+    started = []
+
+    def start(out):
+        process = subprocess.Popen(
+            [*COMMAND, "--epochs", "100000", "--out", out],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            # A suite started in the background ignores Ctrl-C, and would hand that on.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        started.append(process)
+        while "1 of" not in process.stdout.readline():
             assert process.poll() is None
-        os.killpg(process.pid, signal.SIGINT)
-        output, _ = process.communicate(timeout=120)  # ends when no process is left that could still write
-    finally:
-        if process.poll() is None:
+        return process
+
+    yield start
+    for process in started:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_interrupting_ends_all_processes_with_130_and_writes_nothing(endless, tmp_path):
+    process = endless(tmp_path)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=120)  # ends when no process is left that could still write
     assert process.returncode == 130, output
     assert "interrupted" in output
     assert "Traceback" not in output
+    assert not list(tmp_path.iterdir())
+
+
+def test_workers_end_when_the_parent_is_killed(endless, tmp_path):
+    process = endless(tmp_path)
+    process.kill()
+    process.communicate(timeout=120)  # ends when no worker is left that could still write
     assert not list(tmp_path.iterdir())
 
 

@@ -1,6 +1,7 @@
 """Many runs side by side in processes of one thread each, with their progress as it happens."""
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -53,6 +54,9 @@ def _initialize(finished_epochs: "SimpleQueue[Method]", stop: Event) -> None:
 
 def _run(method: Method, seed: int, setting: Setting) -> Curve:
     def on_epoch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is None or not parent.is_alive():
+            os._exit(1)  # the parent was killed: nobody is left to report to, or to wait for
         _finished_epochs.put(method)
         if _stop.is_set():
             raise _StoppedError
