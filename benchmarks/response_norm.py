@@ -21,21 +21,20 @@ IMAGES_PER_ROUND = 128
 
 
 def main() -> None:
-    """Print one line per batch size and memory format."""
+    """Print one line per batch size."""
     torch.set_num_threads(1)
     print(f"CifarNet, one training step; torch {torch.__version__}, {ROUNDS} rounds, milliseconds of processor time")
-    print(f"{'batch':>5}  {'layout':<13} {'torch':>7} {'ours':>7}  {'ratio':>5}  {'half':<11}  {'all':<11}  limit")
+    print(f"{'batch':>5}  {'torch':>7} {'ours':>7}  {'ratio':>5}  {'half':<11}  {'all':<11}  limit")
     for batch_size in (128, 16):
-        for layout in (torch.contiguous_format, torch.channels_last):
-            print(compare(batch_size, layout), flush=True)
+        print(compare(batch_size), flush=True)
 
 
-def compare(batch_size: int, layout: torch.memory_format) -> str:
+def compare(batch_size: int) -> str:
     """Time the training steps of three networks that differ in their normalisation, and return a line of the table."""
     steps = {
-        "torch": training_step(lambda: nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0), batch_size, layout),
-        "ours": training_step(None, batch_size, layout),
-        "none": training_step(nn.Identity, batch_size, layout),
+        "torch": training_step(lambda: nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0), batch_size),
+        "ours": training_step(None, batch_size),
+        "none": training_step(nn.Identity, batch_size),
     }
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     num_steps = IMAGES_PER_ROUND // batch_size
@@ -51,25 +50,20 @@ def compare(batch_size: int, layout: torch.memory_format) -> str:
     ratios = [slow / fast for slow, fast in zip(seconds["torch"], seconds["ours"], strict=True)]
     limits = [slow / none for slow, none in zip(seconds["torch"], seconds["none"], strict=True)]
     low, _, high = quantiles(ratios, n=4)
-    name = "channels last" if layout is torch.channels_last else "usual"
     half, everything = f"{low:.2f} - {high:.2f}", f"{min(ratios):.2f} - {max(ratios):.2f}"
     slow, fast = 1e3 * median(seconds["torch"]), 1e3 * median(seconds["ours"])
     return (
-        f"{batch_size:>5}  {name:<13} {slow:7.1f} {fast:7.1f}  {median(ratios):5.2f}  "
-        f"{half}  {everything}  {median(limits):5.2f}"
+        f"{batch_size:>5}  {slow:7.1f} {fast:7.1f}  {median(ratios):5.2f}  {half}  {everything}  {median(limits):5.2f}"
     )
 
 
-def training_step(
-    make_norm: Callable[[], nn.Module] | None, batch_size: int, layout: torch.memory_format
-) -> Callable[[], None]:
+def training_step(make_norm: Callable[[], nn.Module] | None, batch_size: int) -> Callable[[], None]:
     """Return a training step of CifarNet, its normalisation replaced by what ``make_norm`` makes, if anything."""
     torch.manual_seed(0)
     network: nn.Module = cifarnet()
     if make_norm is not None:
         network.norm1, network.norm2 = make_norm(), make_norm()
-    network = network.to(memory_format=layout)
-    images = torch.randn(batch_size, 3, 28, 28).to(memory_format=layout)
+    images = torch.randn(batch_size, 3, 28, 28)
     labels = torch.randint(10, (batch_size,))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
 

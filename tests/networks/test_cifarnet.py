@@ -65,3 +65,25 @@ def test_maps_shrink_from_28_to_7():
 
 def test_there_is_no_batch_norm():
     assert not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in cifarnet().modules())
+
+
+def test_the_gradient_of_every_image_comes_from_one_call_of_vmap():
+    """torch.func is how others take gradients per example; not every change of layout works inside it."""
+    network = cifarnet().eval()
+    parameters = dict(network.named_parameters())
+    images = torch.randn(3, 3, 28, 28)
+
+    def loss(parameters, image):
+        return torch.func.functional_call(network, parameters, (image[None],)).logsumexp(1).sum()
+
+    together = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, images)
+    for number, image in enumerate(images):
+        alone = torch.func.grad(loss)(parameters, image)
+        for name in parameters:
+            torch.testing.assert_close(together[name][number], alone[name], rtol=1e-4, atol=1e-5)
+
+
+def test_the_layout_of_the_images_does_not_matter():
+    network = cifarnet().eval()
+    images = torch.randn(2, 3, 28, 28)
+    assert torch.equal(network(images), network(images.to(memory_format=torch.channels_last)))
