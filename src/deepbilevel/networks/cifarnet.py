@@ -41,8 +41,8 @@ class CifarNet(nn.Module):
         """Return one score per class, ``[batch, num_classes]``."""
         check_images(images, self.input_shape)
         if images.device.type == "cpu":
-            # A CPU runs these convolutions up to 1.6 times as fast with the channels last. Written as two transpositions
-            # because vmap has no `contiguous(memory_format=...)`.
+            # A CPU runs these convolutions up to 1.6 times as fast with the channels last. Two transpositions, because
+            # vmap has no `contiguous(memory_format=...)`.
             images = images.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         x = self.norm1(self.pool(F.relu(self.conv1(images))))
         x = self.pool(self.norm2(F.relu(self.conv2(x))))
