@@ -26,7 +26,7 @@ INTENSITY = [RandomContrast(), RandomBrightness(), Standardize(), ToUnit()]
 RANDOM = [PadAndCrop(padding=4, size=29), HorizontalFlip(), RandomContrast(), RandomBrightness()]
 STEPS = [*GEOMETRY, *INTENSITY]
 SIZES = {"none": 32, "cifarnet": 28, "inception": 29, "inception-28": 28, "pixel-permutation": 29}
-SIZES |= {"preact": 32, "preact-cifar100": 32}
+SIZES |= {"preact": 32, "preact-cifar100": 32, "imagenet": 32}
 
 
 def photos(count: int = 6, *, channels: int = 3, height: int = 32, width: int = 32, seed: int = 0) -> torch.Tensor:

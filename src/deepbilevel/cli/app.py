@@ -7,6 +7,7 @@ import typer
 from deepbilevel import __version__
 from deepbilevel.cli.data import data
 from deepbilevel.cli.demo import demo
+from deepbilevel.cli.train import train
 
 app = typer.Typer(
     help="Train neural networks on labels you cannot trust.",
@@ -14,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(train)
 app.add_typer(data, name="data")
 
 

@@ -1,16 +1,21 @@
-"""How commands fail: with one line that says what and what to do, and exit code 1."""
+"""How commands end: with one line that says what went wrong and what to do, and an exit code that says which kind.
+
+0 done, 1 failed, 2 wrong usage, 130 interrupted.
+"""
 
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import typer
 
+FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+
 
 @contextmanager
-def errors_as_messages() -> Generator[None]:
-    """Turn the errors users can mend into a message; anything else is a bug and keeps its traceback."""
+def errors_as_messages(code: int = FAILED, *others: type[Exception]) -> Generator[None]:
+    """Turn the errors users can mend, and those named, into a message; anything else keeps its traceback."""
     try:
         yield
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, *others) as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(code) from error

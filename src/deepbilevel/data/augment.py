@@ -108,12 +108,16 @@ def preact(normalize: NormalizeChannels) -> Recipe:
 CIFAR10_CHANNELS = NormalizeChannels(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
 CIFAR100_CHANNELS = NormalizeChannels(mean=(0.5071, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2762))
 
+IMAGENET_CHANNELS = NormalizeChannels(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+
+_IMAGENET_STEPS = (ToUnit(), IMAGENET_CHANNELS)
 _CIFARNET_STEPS = (CenterCrop(28), Standardize())
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         "none": Recipe(train=(ToUnit(),), test=(ToUnit(),)),
         "cifarnet": Recipe(train=_CIFARNET_STEPS, test=_CIFARNET_STEPS),
+        "imagenet": Recipe(train=_IMAGENET_STEPS, test=_IMAGENET_STEPS),  # crops and flips are views of the file
         "inception": inception(29),
         "inception-28": inception(28),
         "pixel-permutation": permuted(inception(29), seed=0),

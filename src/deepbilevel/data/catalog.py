@@ -25,25 +25,55 @@ class DataEntry:
         splits: the names of its parts; the first is trained on.
         load: reads a split from a directory.
         release: what can be downloaded, if anything.
+        image_shape: channels, height and width where all images have the same; the others are files to be decoded.
+        test_split: the part that is tested on; where there is none, a share of the images is set aside.
+        multi_label: whether an image can have several labels.
     """
 
     description: str
     splits: tuple[str, ...]
     load: Callable[[Path, str], ImageSet]
     release: CifarRelease | None = None
+    image_shape: tuple[int, int, int] | None = None
+    test_split: str | None = None
+    multi_label: bool = False
+
+    @property
+    def own(self) -> bool:
+        """Whether these are the user's own images, so that only their place says which they are."""
+        return self.test_split is None
 
 
 def _ignoring_split(load: Callable[[Path], ImageSet]) -> Callable[[Path, str], ImageSet]:
     return lambda directory, split: load(directory)
 
 
+def _cifar(description: str, release: CifarRelease) -> DataEntry:
+    load = partial(load_cifar, release)
+    return DataEntry(description, ("train", "test"), load, release, image_shape=(3, 32, 32), test_split="test")
+
+
 DATA_SETS: dict[str, DataEntry] = {
-    "digits": DataEntry("1,797 handwritten digits, embedded", ("train", "test"), load_digits_split),
-    "cifar10": DataEntry("60,000 32x32 images, 10 classes", ("train", "test"), partial(load_cifar, CIFAR10), CIFAR10),
-    "cifar100": DataEntry("the same in 100 classes", ("train", "test"), partial(load_cifar, CIFAR100), CIFAR100),
-    "voc2007": DataEntry("PASCAL VOC 2007, 20 classes, multi-label", ("trainval", "test"), load_voc2007),
-    "imagenet": DataEntry("ImageNet, a folder per wnid", ("train", "val"), load_imagenet),
-    "clothing1m": DataEntry("Clothing1M, noisy and clean labels", CLOTHING_SPLITS, load_clothing1m),
+    "digits": DataEntry(
+        "1,797 handwritten digits, embedded",
+        ("train", "test"),
+        load_digits_split,
+        image_shape=(1, 8, 8),
+        test_split="test",
+    ),
+    "cifar10": _cifar("60,000 32x32 images, 10 classes", CIFAR10),
+    "cifar100": _cifar("the same in 100 classes", CIFAR100),
+    "voc2007": DataEntry(
+        "PASCAL VOC 2007, 20 classes, multi-label",
+        ("trainval", "test"),
+        load_voc2007,
+        test_split="test",
+        multi_label=True,
+    ),
+    "imagenet": DataEntry("ImageNet, a folder per wnid", ("train", "val"), load_imagenet, test_split="val"),
+    "clothing1m": DataEntry(
+        "Clothing1M, noisy and clean labels", CLOTHING_SPLITS, load_clothing1m, test_split="clean_test"
+    ),
     "folder": DataEntry("your images, a folder per class", ("all",), _ignoring_split(load_folder)),
     "csv": DataEntry("your images, a table path,label[,clean_label]", ("all",), _ignoring_split(load_csv)),
 }

@@ -50,6 +50,11 @@ class NoiseSpec:
     def __str__(self) -> str:
         return f"{self.kind}:{self.rate}"
 
+    @classmethod
+    def parse(cls, text: str) -> "NoiseSpec":
+        """Read the notation; see :func:`parse_noise`."""
+        return parse_noise(text)
+
     def apply(self, clean_labels: npt.ArrayLike, num_classes: int, seed: int) -> NoisyLabels:
         """Make this noise."""
         return CATALOG[self.kind](clean_labels, self.rate, num_classes=num_classes, seed=seed)

@@ -7,9 +7,7 @@ gives the same bytes, as far as zlib does: numpy dates every entry to 1980.
 import hashlib
 import json
 import os
-import secrets
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +19,7 @@ from numpy.lib.npyio import NpzFile
 
 from deepbilevel.noise.arguments import read_rate, read_seed
 from deepbilevel.noise.noisy_labels import NoisyLabels
+from deepbilevel.replacement import replacing
 
 _FORMAT = 1
 _TYPES = {"labels": "<i8", "clean_labels": "<i8", "flipped": "|b1"}
@@ -63,7 +62,7 @@ def save_noisy_labels(path: str | os.PathLike[str], noisy: NoisyLabels, provenan
     about = {"format": _FORMAT, "num_classes": noisy.num_classes, "provenance": asdict(provenance)}
     signed = _canonical({**about, "sha256": _checksum(arrays, about)})
     entries: dict[str, Any] = {**arrays, "about": np.array(signed)}
-    with _replacing(Path(path)) as stream:
+    with replacing(path) as stream:
         np.savez_compressed(stream, **entries)
 
 
@@ -116,20 +115,3 @@ def _checksum(arrays: Mapping[str, npt.NDArray[Any]], about: Mapping[str, Any]) 
 
 def _canonical(about: Mapping[str, Any]) -> str:
     return json.dumps(about, sort_keys=True, allow_nan=False)
-
-
-@contextmanager
-def _replacing(path: Path) -> Generator[BinaryIO]:
-    """Open a file that takes the place of ``path`` once it is written, and leaves no trace if it cannot be."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"path {path} lies in a folder that does not exist; make {path.parent} first")
-    # Not `tempfile`, whose files only their owner may read: this one is meant to be shared.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,0 +1,9 @@
+"""Ways to train: what a group of mini-batches becomes before the optimizer sees it.
+
+A method is a spec (``spec.py``) and a step with the loop contract of ``group_step.py``.
+"""
+
+from deepbilevel.methods.average import Average, AverageReport
+from deepbilevel.methods.spec import METHODS, BilevelSpec, MethodSpec, SgdSpec, UniformSpec
+
+__all__ = ["METHODS", "Average", "AverageReport", "BilevelSpec", "MethodSpec", "SgdSpec", "UniformSpec"]

@@ -1,0 +1,95 @@
+"""Plain averaging behind the loop contract: what every rule is compared with.
+
+With a group of one mini-batch it is ordinary training, with k it is gradient accumulation.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
+
+from deepbilevel.gradients import Blocks, Gradients, scale_gradients
+from deepbilevel.group_step import GroupStep, Parameters
+
+
+@dataclass(frozen=True, eq=False)
+class AverageReport:
+    """What one averaged step did; tensors stay on the device.
+
+    Attributes:
+        weights: of each mini-batch that was learned from.
+        losses: of every mini-batch of the group.
+        finite: for each mini-batch of the group whether its gradient was finite.
+    """
+
+    weights: Tensor
+    losses: Tensor
+    finite: Tensor
+
+    @property
+    def applied(self) -> bool:
+        """Averaging learns from whatever it gets."""
+        return True
+
+
+class Average(GroupStep[AverageReport]):
+    """Fill ``.grad`` with the mean of a group's gradients; nothing is skipped, as in a plain loop.
+
+    >>> model = torch.nn.Linear(1, 1, bias=False)
+    >>> average = Average(model, num_batches=2)
+    >>> for x in (1.0, 3.0):
+    ...     average.backward(model(torch.tensor([[x]])).sum())
+    >>> average.fill().weights, model.weight.grad
+    (tensor([0.5000, 0.5000]), tensor([[2.]]))
+
+    Args:
+        model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``.
+        num_batches: how many mini-batches make a step.
+        leave_out: how many of them, from the first, are computed and not learned from, as bilevel does with one.
+        scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+    """
+
+    def __init__(
+        self,
+        model_or_parameters: Parameters,
+        *,
+        num_batches: int,
+        leave_out: int = 0,
+        scaler: GradScaler | None = None,
+    ) -> None:
+        super().__init__(model_or_parameters, scaler=scaler)
+        self._choose(num_batches=num_batches, leave_out=leave_out)
+
+    def _choose(self, **settings: Any) -> None:
+        num_batches, leave_out = settings["num_batches"], settings["leave_out"]
+        if not 0 <= leave_out < num_batches:
+            raise ValueError(f"leave_out must lie in 0 .. num_batches - 1 = {num_batches - 1}, got {leave_out}")
+        self.num_batches: int = num_batches
+        self.leave_out: int = leave_out
+        self._blocks = Blocks([0] * len(self._parameters))
+        self._forget()
+
+    def _settings(self) -> dict[str, Any]:
+        return {"num_batches": self.num_batches, "leave_out": self.leave_out}
+
+    def _forget(self) -> None:
+        self._sum: Gradients = {}
+        self._sq_norms: list[Tensor] = []
+
+    def _add(self, gradients: Gradients) -> None:
+        self._sq_norms.append(self._blocks.sq_norms(gradients))
+        if self.num_collected < self.leave_out:
+            return
+        for key, gradient in gradients.items():
+            held = self._sum.get(key)
+            self._sum[key] = gradient if held is None else held.add_(gradient)
+
+    def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, AverageReport]:
+        num_used = self.num_batches - self.leave_out
+        if num_used > 1:
+            scale_gradients(self._sum, torch.tensor(1 / num_used, device=losses.device))
+        finite = torch.isfinite(torch.stack(self._sq_norms)).all(dim=1)
+        weights = torch.full((num_used,), 1 / num_used, device=losses.device)
+        return self._sum, finite, AverageReport(weights, losses, finite)

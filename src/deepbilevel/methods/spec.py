@@ -1,0 +1,67 @@
+"""The methods as values. What each of them does with a group is decided where a spec becomes objects."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, get_args
+
+from deepbilevel.rule import check_rule
+from deepbilevel.specs import validate
+from deepbilevel.step import Solver
+
+
+@dataclass(frozen=True)
+class SgdSpec:
+    """Plain training: the whole group is one batch, drawn without regard to labels."""
+
+    kind: ClassVar[str] = "sgd"
+    description: ClassVar[str] = "plain training, the group as one batch"
+    compares: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class UniformSpec:
+    """The control: the same matched mini-batches as bilevel, all with the same weight.
+
+    Attributes:
+        use_validation: learn from the first mini-batch too, so that nothing is thrown away; this is gradient
+            accumulation.
+    """
+
+    kind: ClassVar[str] = "uniform"
+    description: ClassVar[str] = "control: bilevel's mini-batches with equal weights"
+    compares: ClassVar[bool] = True
+
+    use_validation: bool = False
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+
+@dataclass(frozen=True)
+class BilevelSpec:
+    """The paper's rule; the arguments of :class:`~deepbilevel.Bilevel`.
+
+    Attributes:
+        shared_dropout: draw the same dropout masks for all mini-batches of a group.
+    """
+
+    kind: ClassVar[str] = "bilevel"
+    description: ClassVar[str] = "the paper's rule: weights by agreement with validation"
+    compares: ClassVar[bool] = True
+
+    mu: float = 0.01
+    lam: float = 1.0
+    normalize: bool = True
+    per_layer: bool = False
+    solver: Solver = "diagonal"
+    shared_dropout: bool = False
+
+    def __post_init__(self) -> None:
+        validate(self)
+        check_rule(lam=self.lam, mu=self.mu)
+
+
+MethodSpec = BilevelSpec | SgdSpec | UniformSpec
+
+METHODS: Mapping[str, type[MethodSpec]] = MappingProxyType({member.kind: member for member in get_args(MethodSpec)})

@@ -1,0 +1,201 @@
+"""The only place where a spec becomes objects."""
+
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
+from torch.optim import Optimizer
+
+from deepbilevel.data import ImageSet, find_recipe, load_data
+from deepbilevel.data.spec import DataSpec
+from deepbilevel.data.subset import choose_in_proportion, set_aside, take
+from deepbilevel.data.views import find_view
+from deepbilevel.group_step import GroupStep
+from deepbilevel.methods import Average, BilevelSpec, SgdSpec, UniformSpec
+from deepbilevel.networks.catalog import NETWORKS, build_network
+from deepbilevel.networks.spec import NetworkSpec
+from deepbilevel.networks.weights_file import fill_network, read_weights
+from deepbilevel.noise import NoiseSpec
+from deepbilevel.sampling import MatchedGroups
+from deepbilevel.step import Bilevel
+from deepbilevel.training.feeding import Batch, Feed
+from deepbilevel.training.spec import RunSpec
+from deepbilevel.training.streams import seed_streams
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The objects of a run.
+
+    Attributes:
+        loss_of: forward pass and loss of a mini-batch.
+        num_parts: into how many mini-batches a group is cut: k, or 1 where the group is one batch.
+    """
+
+    spec: RunSpec
+    model: nn.Module
+    method: GroupStep[Any]
+    optimizer: Optimizer
+    scaler: GradScaler | None
+    groups: MatchedGroups
+    train: Feed
+    test: Feed
+    loss_of: Callable[[Batch], Tensor]
+    autocast: torch.autocast | None
+    num_parts: int
+
+
+def build(spec: RunSpec, data_dir: Path, *, workers: int = 0) -> Parts:
+    """Make everything a run needs; the process's random numbers and threads are set as the spec says."""
+    torch.set_num_threads(spec.threads)
+    train_set, test_set = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed)
+    device = find_device(spec.device)
+    groups = MatchedGroups(
+        train_set.labels.numpy(),
+        num_batches=spec.group.num_batches,
+        batch_size=spec.group.batch_size,
+        seed=spec.seed,
+        matched=spec.matched,
+        holdout=spec.group.holdout,
+        draw=spec.group.draw,
+        on_rare=spec.group.on_rare,
+    )
+    seed_streams(spec.seed)
+    model = make_model(spec.network, train_set.num_classes).to(device)
+    scaler = GradScaler(spec.device) if spec.precision == "float16" else None
+    method, num_parts = _make_method(spec, model, scaler)
+    _warn_of_single_images(model, spec.group.size // num_parts)
+    autocast = make_autocast(spec)
+    return Parts(
+        spec=spec,
+        model=model,
+        method=method,
+        optimizer=spec.optimizer.make(model),
+        scaler=scaler,
+        groups=groups,
+        train=make_feed(spec, train_set, device, split="train", workers=workers),
+        test=make_feed(spec, test_set, device, split="test", workers=workers),
+        loss_of=_make_loss(spec, model, method, autocast),
+        autocast=autocast,
+        num_parts=num_parts,
+    )
+
+
+def load_sets(spec: DataSpec, data_dir: Path, *, noise: NoiseSpec | None, seed: int) -> tuple[ImageSet, ImageSet]:
+    """Return the images to train on, labels made wrong where noise is wanted, and those to test on."""
+    directory = data_dir if spec.path is None else Path(spec.path)
+    train = load_data(spec.name, directory, spec.train_split, labels=spec.labels)
+    if spec.entry.test_split is None:
+        train, test = set_aside(train, spec.test_rate)
+    else:
+        test = load_data(spec.name, directory, spec.entry.test_split)
+    train, test = _limited(train, spec.limit), _limited(test, spec.test_limit)
+    if noise is not None:
+        noisy = noise.apply(train.labels.numpy(), train.num_classes, seed)
+        truth = train.labels if train.clean_labels is None else train.clean_labels
+        train = replace(train, labels=torch.from_numpy(noisy.labels), clean_labels=truth)
+    return train, test
+
+
+def _limited(data: ImageSet, limit: int | None) -> ImageSet:
+    return data if limit is None or limit >= len(data) else take(data, choose_in_proportion(data.labels, limit))
+
+
+def make_model(spec: NetworkSpec, num_classes: int) -> nn.Module:
+    """Build a network, from the weights of a file where one is named."""
+    model = build_network(spec.name, num_classes=num_classes)
+    if spec.weights is not None:
+        weights = read_weights(spec.weights)
+        # The classes of pretrained weights are others: the last layer then starts from scratch.
+        own = model.state_dict()
+        last = list(own)[-2:]
+        if any(name in weights and weights[name].shape != own[name].shape for name in last):
+            weights.update({name: own[name] for name in last})
+        fill_network(model, weights, spec.weights)
+    return model
+
+
+def make_feed(spec: RunSpec, data: ImageSet, device: torch.device, *, split: Any, workers: int = 0) -> Feed:
+    """Return the way of a data set's images to the network of a spec."""
+    side = NETWORKS[spec.network.name].input_shape[1]
+    view = None if spec.data.view is None else find_view(spec.data.view, side)
+    recipe = find_recipe(spec.data.recipe)
+    return Feed(data, recipe, view, split=split, seed=spec.seed, device=device, workers=workers)
+
+
+def make_autocast(spec: RunSpec) -> torch.autocast | None:
+    """Return what lowers the precision of forward passes, if the spec wants it lower."""
+    if spec.precision == "float32":
+        return None
+    return torch.autocast(spec.device, dtype=getattr(torch, spec.precision))
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device of that name, if this machine has it."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available[name]:
+        there = ", ".join(each for each, is_there in available.items() if is_there)
+        raise ValueError(f"device {name!r} is not available on this machine; there is: {there}")
+    return torch.device(name)
+
+
+def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> tuple[GroupStep[Any], int]:
+    k, method = spec.group.num_batches, spec.method
+    match method:
+        case SgdSpec():
+            return Average(model, num_batches=1, scaler=scaler), 1
+        case UniformSpec():
+            return Average(model, num_batches=k, leave_out=0 if method.use_validation else 1, scaler=scaler), k
+        case BilevelSpec():
+            rule = Bilevel(
+                model,
+                num_batches=k,
+                mu=method.mu,
+                lam=method.lam,
+                normalize=method.normalize,
+                per_layer=method.per_layer,
+                solver=method.solver,
+                scaler=scaler,
+            )
+            return rule, k
+
+
+def _make_loss(
+    spec: RunSpec, model: nn.Module, method: GroupStep[Any], autocast: torch.autocast | None
+) -> Callable[[Batch], Tensor]:
+    shares_dropout = isinstance(spec.method, BilevelSpec) and spec.method.shared_dropout
+
+    def loss_of(batch: Batch) -> Tensor:
+        with method.shared_dropout() if shares_dropout else nullcontext():
+            if autocast is None:
+                return _loss(model(batch.images), batch)
+            with autocast:
+                return _loss(model(batch.images), batch)
+
+    return loss_of
+
+
+def _loss(scores: Tensor, batch: Batch) -> Tensor:
+    if batch.labels.ndim == 1:
+        return F.cross_entropy(scores, batch.labels)
+    losses = F.binary_cross_entropy_with_logits(scores, batch.labels, reduction="none")
+    if batch.difficult is None:
+        return losses.mean()
+    return (losses * ~batch.difficult).sum() / (~batch.difficult).sum().clamp(min=1)
+
+
+def _warn_of_single_images(model: nn.Module, batch_size: int) -> None:
+    if batch_size == 1 and any(isinstance(module, _BatchNorm) for module in model.modules()):
+        warnings.warn(
+            "group.batch_size is 1 and the network has BatchNorm, whose statistics of a single image mean little; "
+            "take a larger batch_size, or a network without BatchNorm such as cifarnet",
+            stacklevel=3,
+        )

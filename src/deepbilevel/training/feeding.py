@@ -1,0 +1,172 @@
+"""Images on their way to the network: fetched, augmented, and moved to the device.
+
+Everything random here is a function of the run's seed, the epoch and the group: no generator is carried along, so
+a run that goes on in the middle of an epoch, with any number of workers, sees the images it would have seen.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from deepbilevel.data import ImageSet, ImagesInMemory, ImagesOnDisk, Recipe
+from deepbilevel.data.augmentation import Split
+from deepbilevel.data.decode import decode_rgb
+from deepbilevel.data.views import View, ViewMode
+from deepbilevel.sampling import MatchedGroups
+
+_CROPS, _BATCHES = 1, 2  # independent streams of random numbers
+_Key = tuple[int, int]
+"""An image and the seed of its crop."""
+_Viewed = tuple[Tensor, str]
+"""What was cut out, or black and why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A mini-batch as the network sees it; ``difficult`` masks labels that do not count."""
+
+    indices: Tensor
+    images: Tensor
+    labels: Tensor
+    difficult: Tensor | None
+
+
+class Feed:
+    """Hands out the images of a data set as one network wants them.
+
+    Args:
+        data: images with labels.
+        recipe: what happens to batches.
+        view: what is cut out of files; needed for images on disk.
+        split: which data set the numbers of images count in.
+        seed: the run's.
+        device: where batches go.
+        workers: processes that decode files; 0 decodes in this one.
+        skip_bad: go on after a file that cannot be decoded, with black in its place.
+
+    Attributes:
+        bad: why, by the number of the image, where a file could not be decoded.
+    """
+
+    def __init__(
+        self,
+        data: ImageSet,
+        recipe: Recipe,
+        view: View | None,
+        *,
+        split: Split,
+        seed: int,
+        device: torch.device,
+        workers: int = 0,
+        skip_bad: bool = False,
+    ) -> None:
+        self.data = data
+        self.bad: dict[int, str] = {}
+        self._recipe = recipe
+        self._view = view
+        self._split: Split = split
+        self._seed = seed
+        self._device = device
+        self._workers = workers
+        self._skip_bad = skip_bad
+
+    def groups(self, sampler: MatchedGroups, epoch: int, first: int, *, num_parts: int) -> Iterator[list[Batch]]:
+        """Yield the groups of an epoch from number ``first`` on, each cut into ``num_parts`` mini-batches.
+
+        The sampler must stand at that place.
+        """
+        rows = list(_in_groups(sampler, sampler.num_batches))
+        numbers = range(first, first + len(rows))
+        keys = [self._keys(row, _CROPS, epoch, number) for row, number in zip(rows, numbers, strict=True)]
+        for number, row, images in zip(numbers, rows, self._raw(keys, "train"), strict=True):
+            generator = torch.Generator().manual_seed(_seeds(1, self._seed, _BATCHES, epoch, number)[0])
+            yield self._prepare(row, images, generator, num_parts)
+
+    def batches(self, size: int, *, crops: int = 1) -> Iterator[Batch]:
+        """Yield all images in order for evaluation, the middle of each; or ``crops`` random ones, one after another."""
+        chunks = [list(range(start, min(start + size, len(self.data)))) for start in range(0, len(self.data), size)]
+        mode: ViewMode = "test" if crops == 1 else "crops"
+        keys = [
+            [(index, _seeds(1, _CROPS, crop, index)[0]) for index in chunk] for chunk in chunks for crop in range(crops)
+        ]
+        repeated = [chunk for chunk in chunks for _ in range(crops)]
+        for chunk, images in zip(repeated, self._raw(keys, mode), strict=True):
+            yield self._prepare(chunk, images, None, 1)[0]
+
+    def _prepare(
+        self, row: Sequence[int], images: Tensor, generator: torch.Generator | None, num_parts: int
+    ) -> list[Batch]:
+        # The whole group at once: its mini-batches are too small to keep a processor busy with augmentation.
+        indices = torch.tensor(row)
+        mode = "test" if generator is None else "train"
+        images = self._recipe.apply(
+            mode, images.to(self._device, non_blocking=True), generator, indices=indices, split=self._split
+        )
+        labels = self.data.labels[indices].to(self._device)
+        difficult = self.data.difficult
+        masks = [None] * num_parts if difficult is None else difficult[indices].to(self._device).chunk(num_parts)
+        parts = (indices.chunk(num_parts), images.chunk(num_parts), labels.chunk(num_parts), masks)
+        return [Batch(*each) for each in zip(*parts, strict=True)]
+
+    def _raw(self, keys: Sequence[Sequence[_Key]], mode: ViewMode) -> Iterable[Tensor]:
+        """Return the images of each chunk as stored or cut out, uint8."""
+        if isinstance(self.data, ImagesInMemory):
+            images = self.data.images
+            return (images[[index for index, _ in chunk]] for chunk in keys)
+        if not isinstance(self.data, ImagesOnDisk) or self._view is None:
+            raise TypeError(f"data must be images in memory, or on disk with a view, got {type(self.data).__name__}")
+        # A loader draws a number at its start; from its own generator, the run's random numbers are not disturbed.
+        loader: DataLoader[_Viewed] = DataLoader(
+            _SeededViews(self.data, self._view, mode),
+            batch_sampler=list(map(list, keys)),
+            num_workers=self._workers,
+            generator=torch.Generator(),
+        )
+        return (self._decoded(chunk, *batch) for chunk, batch in zip(keys, loader, strict=True))
+
+    def _decoded(self, chunk: Sequence[_Key], images: Tensor, problems: Sequence[str]) -> Tensor:
+        bad = {index: problem for (index, _), problem in zip(chunk, problems, strict=True) if problem}
+        if bad and not self._skip_bad:
+            raise ValueError(next(iter(bad.values())))
+        self.bad.update(bad)
+        return images
+
+    def _keys(self, row: Sequence[int], *stream: int) -> list[_Key]:
+        if isinstance(self.data, ImagesInMemory):
+            return [(index, 0) for index in row]
+        return list(zip(row, _seeds(len(row), self._seed, *stream), strict=True))
+
+
+class _SeededViews(Dataset[_Viewed]):
+    """Cuts images out of files; each by its own seed, so it does not matter which process does it.
+
+    Errors are returned: raised in a worker, they would reach the user as the traceback of another process.
+    """
+
+    def __init__(self, data: ImagesOnDisk, view: View, mode: ViewMode) -> None:
+        self._paths = data.paths
+        self._view = view
+        self._mode: ViewMode = mode
+
+    def __getitem__(self, key: _Key) -> _Viewed:  # pyright: ignore[reportIncompatibleMethodOverride]
+        index, seed = key
+        try:
+            image = decode_rgb(self._paths[index], needed_side=self._view.needed_side)
+        except (ValueError, OSError) as error:
+            return torch.zeros(self._view.shape, dtype=torch.uint8), str(error)
+        return self._view(image, self._mode, torch.Generator().manual_seed(seed)), ""
+
+
+def _in_groups(sampler: MatchedGroups, num_batches: int) -> Iterator[list[int]]:
+    batches = iter(sampler)
+    while group := list(islice(batches, num_batches)):
+        yield [index for batch in group for index in batch]
+
+
+def _seeds(count: int, *stream: int) -> list[int]:
+    return np.random.SeedSequence(stream).generate_state(count, np.uint64).tolist()

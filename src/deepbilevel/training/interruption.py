@@ -1,0 +1,41 @@
+"""Ctrl-C and SIGTERM as a wish that is granted at the next good moment; a second Ctrl-C does not wait."""
+
+import signal
+from contextlib import AbstractContextManager
+from types import FrameType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(Exception):  # noqa: N818 - nothing went wrong
+    """The run was asked to stop, and has saved where it stands."""
+
+
+class Interruption(AbstractContextManager["Interruption"]):
+    """Listens for signals while it is entered; outside the main thread, where Python hears none, it hears none.
+
+    Attributes:
+        requested: whether the run should stop.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "Interruption":
+        try:
+            for each in _SIGNALS:
+                self._before[each] = signal.signal(each, self._hear)
+        except ValueError:  # not the main thread
+            self._before = {}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for each, before in self._before.items():
+            signal.signal(each, before)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.requested = True

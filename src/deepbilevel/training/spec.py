@@ -1,0 +1,135 @@
+"""A run as a value: everything that decides its outcome, and nothing else.
+
+Where data lies, how often a checkpoint is written and how progress is shown are not part of it. Its id is a hash of
+its canonical JSON, so the same id is the same experiment.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from deepbilevel.data import find_recipe
+from deepbilevel.data.spec import DataSpec
+from deepbilevel.data.views import find_view
+from deepbilevel.methods import BilevelSpec, MethodSpec
+from deepbilevel.networks.catalog import NETWORKS
+from deepbilevel.networks.spec import NetworkSpec
+from deepbilevel.noise import NoiseSpec
+from deepbilevel.sampling.spec import GroupSpec
+from deepbilevel.specs import SpecError, spec_id, validate
+from deepbilevel.training.optimizers import OptimizerSpec
+from deepbilevel.training.schedules import Constant, ScheduleSpec
+
+Device = Literal["cpu", "cuda", "mps"]
+Precision = Literal["float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One training run.
+
+    Attributes:
+        data: the images.
+        network: what is trained.
+        method: what a group of mini-batches becomes.
+        noise: how labels are made wrong, if they are.
+        group: how images are grouped.
+        epochs: passes over the training images.
+        seed: decides initial weights, noise, groups, augmentation and dropout.
+        precision: of forward passes; parameters and gradients are float32.
+        threads: of torch on the CPU; other numbers add up in another order, and so give other results.
+        evaluate_every: how many epochs lie between two evaluations; the last epoch is always evaluated.
+        zeroed_steps: stop the run after so many consecutive steps in which nothing could be learned.
+    """
+
+    data: DataSpec
+    network: NetworkSpec
+    method: MethodSpec = field(default_factory=BilevelSpec)
+    noise: NoiseSpec | None = None
+    optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
+    schedule: ScheduleSpec = field(default_factory=Constant)
+    group: GroupSpec = field(default_factory=GroupSpec)
+    epochs: int = 100
+    seed: int = 0
+    device: Device = "cpu"
+    precision: Precision = "float32"
+    threads: int = 1
+    evaluate_every: int = 1
+    zeroed_steps: int = 100
+
+    def __post_init__(self) -> None:
+        validate(self)
+        for name in ("epochs", "threads", "evaluate_every", "zeroed_steps"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.seed < 2**32:
+            raise SpecError(f"seed must lie in 0 .. 2**32 - 1, got {self.seed}")
+        if self.precision == "float16" and self.device == "cpu":
+            raise SpecError("precision 'float16' needs a GPU; on a CPU take 'float32', which is also the fastest")
+        if self.group.holdout is not None and not self.method.compares:
+            raise SpecError(f"group.holdout is for methods that validate; {self.method.kind} would waste the images")
+        if self.group.matched and not self.method.compares:
+            raise SpecError(
+                f"group.matched is for methods that compare; {self.method.kind} takes the group as one batch"
+            )
+        self._check_labels()
+        self._check_images_fit()
+
+    def _check_labels(self) -> None:
+        if self.noise is None:
+            return
+        if self.data.entry.multi_label:
+            raise SpecError(f"noise {self.noise} needs one label per image; {self.data.name} has several")
+        if self.data.labels is not None:
+            raise SpecError(
+                f"noise {self.noise} would fall on data.labels {self.data.labels!r}, noisy already; drop one"
+            )
+
+    def _check_images_fit(self) -> None:
+        expected, given = NETWORKS[self.network.name].input_shape, self._image_shape()
+        image, number = torch.zeros(1, *given, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
+        try:
+            seen = tuple(find_recipe(self.data.recipe).apply("test", image, indices=number, split="test").shape[1:])
+            problem = f"gives {_times(seen)}" if seen != expected else None
+        except ValueError as error:
+            problem = f"cannot be had: {error}"
+        if problem is not None:
+            fitting = [
+                name
+                for name, entry in NETWORKS.items()
+                if entry.input_shape[0] == given[0] and entry.input_shape[1] <= given[1]
+            ]
+            raise SpecError(
+                f"network {self.network.name} takes images of {_times(expected)}, but {self.data.name} by the recipe "
+                f"{self.data.recipe!r} {problem}; networks for these images, each with its recipe: {', '.join(fitting)}"
+            )
+
+    def _image_shape(self) -> Sequence[int]:
+        """Return the shape in which images reach the recipe."""
+        if self.data.view is None:
+            return self.data.entry.image_shape or (3, 0, 0)
+        side = find_view(self.data.view, NETWORKS[self.network.name].input_shape[1]).size
+        return (3, side, side)
+
+    @property
+    def id(self) -> str:
+        """The name of exactly this run."""
+        return spec_id(self)
+
+    @property
+    def name(self) -> str:
+        """What the run is, for people: data, network, method and noise."""
+        parts = [self.data.name, self.data.labels, self.network.name, self.method.kind, self.noise and str(self.noise)]
+        return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(part for part in parts if part))
+
+    @property
+    def matched(self) -> bool:
+        """Whether the mini-batches of a group carry the same labels."""
+        return self.method.compares if self.group.matched is None else self.group.matched
+
+
+def _times(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
