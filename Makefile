@@ -18,9 +18,11 @@ check: $(INSTALLED)  ## style, types and the layers of the house
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
-bench: $(INSTALLED)  ## how fast, side by side with what it replaces, a minute or two
+bench: $(INSTALLED)  ## how fast, side by side with what it replaces, a few minutes
 	$(BIN)/python benchmarks/response_norm.py
 	$(BIN)/python benchmarks/augmentation.py
+	$(BIN)/python benchmarks/step_profile.py
+	$(BIN)/python benchmarks/training_loop.py
 
 format: $(INSTALLED)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

@@ -9,7 +9,7 @@ queue up on an accelerator as in an ordinary loop.
 # (torch._foreach_add and its siblings) but spells them with an underscore.
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 import torch
@@ -51,27 +51,40 @@ class Blocks:
     """
 
     def __init__(self, owners: Sequence[int]) -> None:
-        self.owners = list(owners)
-        self.num_blocks = max(owners) + 1
+        self._members: list[list[int]] = [[] for _ in range(max(owners) + 1)]
+        for position, owner in enumerate(owners):
+            self._members[owner].append(position)
 
     def dots(self, left: Gradients, right: Gradients) -> Tensor:
         """Return the inner products ``<left, right>``, shape ``[num_blocks]``; an absent gradient counts as zero."""
-        wide = _at_least_float32(*left.values())
-        shared = [position for position in left if position in right]
-        return self._sum([(p, _dot(left[p], right[p], wide)) for p in shared], left)
+        wide = _at_least_float32(left)
+        parts = {p: _dot(left[p], right[p], wide) for p in left if p in right}
+        if not parts:  # torch refuses to stack nothing
+            return next(iter(left.values())).new_zeros(len(self._members), dtype=wide)
+        return self._sum(parts)
 
     def sq_norms(self, gradients: Gradients) -> Tensor:
         """Return the squared norms ``|gradient|^2``, shape ``[num_blocks]``."""
-        norms = torch._foreach_norm(list(gradients.values()), 2, dtype=_at_least_float32(*gradients.values()))
-        return self._sum([(p, norm.square()) for p, norm in zip(gradients, norms, strict=True)], gradients)
+        norms = torch._foreach_norm(list(gradients.values()), 2, dtype=_at_least_float32(gradients))
+        return self._sum(dict(zip(gradients, torch.stack(norms).square(), strict=True)))
 
-    def _sum(self, parts: Iterable[tuple[int, Tensor]], like: Gradients) -> Tensor:
+    def each(self, operation: Callable[[list[Tensor], Tensor], None], gradients: Gradients, numbers: Tensor) -> None:
+        """Apply ``operation(gradients of the block, numbers[block])`` to every block that has gradients."""
+        for positions, number in zip(self.present(gradients), numbers.unbind(), strict=True):
+            if positions:
+                # `number` stays a tensor: `.item()` would wait for the device on every mini-batch.
+                operation([gradients[position] for position in positions], number)
+
+    def present(self, gradients: Gradients) -> list[list[int]]:
+        """Return for each block the positions that have a gradient."""
+        return [[position for position in members if position in gradients] for members in self._members]
+
+    def _sum(self, parts: dict[int, Tensor]) -> Tensor:
         """Add up one number per parameter to one number per block."""
-        zero = next(iter(like.values())).new_zeros((), dtype=_at_least_float32(*like.values()))
-        members: list[list[Tensor]] = [[zero] for _ in range(self.num_blocks)]
-        for position, part in parts:
-            members[self.owners[position]].append(part)
-        return torch.stack([torch.stack(block).sum() for block in members])
+        blocks = [[parts[position] for position in members if position in parts] for members in self._members]
+        # One stack for all blocks, and a split that views it: a small operation costs as much as a small layer.
+        numbers = torch.stack([part for block in blocks for part in block])
+        return torch.stack([block.sum() for block in numbers.split([len(block) for block in blocks])])
 
 
 class WeightedGradientSum:
@@ -89,40 +102,49 @@ class WeightedGradientSum:
         """Add ``weights[block] * gradient``. The gradients are used up: they are overwritten or kept."""
         for position, gradient in gradients.items():
             # Accumulating in half precision would lose what small weights contribute.
-            gradients[position] = gradient.to(_at_least_float32(gradient))
+            gradients[position] = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+        known = {position: gradients[position] for position in gradients if position in self._sum}
+        new = {position: gradient for position, gradient in gradients.items() if position not in self._sum}
+        self._scale(weights, new)
+        self._sum.update(new)
+        if _is_at_hand(weights):
+            # A number is read without waiting, and one pass over memory does what takes three on a device.
+            for positions, weight in zip(self._blocks.present(known), weights.tolist(), strict=True):
+                if positions and weight != 0:
+                    sums = [self._sum[position] for position in positions]
+                    torch._foreach_add_(sums, [known[position] for position in positions], alpha=weight)
+        elif known:
+            self._scale(weights, known)
+            torch._foreach_add_([self._sum[position] for position in known], list(known.values()))
+
+    def _scale(self, weights: Tensor, gradients: Gradients) -> None:
+        for gradient in gradients.values():
             # 0 * nan is nan: a weight of zero alone does not silence a gradient that is not finite.
-            gradients[position].nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-        self._each_block(torch._foreach_mul_, gradients, weights)
-        known = [position for position in gradients if position in self._sum]
-        if known:
-            torch._foreach_add_([self._sum[position] for position in known], [gradients[p] for p in known])
-        self._sum = gradients | self._sum
+            gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        self._blocks.each(torch._foreach_mul_, gradients, weights)
 
     def divided_by(self, divisors: Tensor) -> Gradients:
         """Return the sum divided by ``divisors[block]``; an infinite divisor gives zero. The sum is used up."""
-        self._each_block(torch._foreach_div_, self._sum, divisors)
+        self._blocks.each(torch._foreach_div_, self._sum, divisors)
         for gradient in self._sum.values():
             gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)  # weights beyond float's range: inf / inf
         result, self._sum = self._sum, {}
         return result
 
-    def _each_block(
-        self, operation: Callable[[list[Tensor], Tensor], None], gradients: Gradients, numbers: Tensor
-    ) -> None:
-        for block, number in enumerate(numbers.unbind()):
-            members = [gradient for position, gradient in gradients.items() if self._blocks.owners[position] == block]
-            if members:
-                # `number` stays a tensor: `.item()` would wait for the device on every mini-batch.
-                operation(members, number)
+
+def _is_at_hand(numbers: Tensor) -> bool:
+    """Whether reading a number waits for nothing."""
+    return numbers.device.type == "cpu"
 
 
 def _dot(left: Tensor, right: Tensor, wide: torch.dtype) -> Tensor:
-    # Vectors in memory order: autograd lays gradients out densely, like their parameters, so this views a
-    # channels_last gradient where `.flatten()` would have to copy it.
-    order = sorted(range(left.dim()), key=left.stride, reverse=True)
-    flat_left, flat_right = (gradient.permute(order).reshape(-1) for gradient in (left, right))
-    return torch.dot(flat_left.to(wide), flat_right.to(wide))
+    if not (left.is_contiguous() and right.is_contiguous()):
+        # Vectors in memory order: autograd lays gradients out densely, like their parameters, so this views a
+        # channels_last gradient where `.flatten()` would have to copy it.
+        order = sorted(range(left.dim()), key=left.stride, reverse=True)
+        left, right = left.permute(order), right.permute(order)
+    return torch.dot(left.reshape(-1).to(wide), right.reshape(-1).to(wide))
 
 
-def _at_least_float32(*tensors: Tensor) -> torch.dtype:
-    return reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
+def _at_least_float32(gradients: Gradients) -> torch.dtype:
+    return reduce(torch.promote_types, {gradient.dtype for gradient in gradients.values()}, torch.float32)

@@ -129,17 +129,18 @@ class Bilevel(GroupStep[StepReport]):
         self._raw_weights: list[Tensor] = []
         self._dots: list[Tensor] = []
         self._sq_norms: list[Tensor] = []
+        self._finite: list[Tensor] = []
 
     def _add(self, gradients: Gradients) -> None:
         sq_norms = self._blocks.sq_norms(gradients)
         self._sq_norms.append(sq_norms)
+        # One bad layer discards the mini-batch as a whole: its other layers came from the same pass.
+        self._finite.append(torch.isfinite(sq_norms).all())
         if self._validation is None:
             self._validation = gradients
             return
         dots = self._blocks.dots(self._validation, gradients)
-        # One bad layer discards the mini-batch as a whole, validation too: its other layers came from the same pass.
-        sound = torch.isfinite(self._sq_norms[0]).all() & torch.isfinite(sq_norms).all()
-        dots = torch.where(sound, dots, torch.nan)
+        dots = torch.where(self._finite[0] & self._finite[-1], dots, torch.nan)
         self._dots.append(dots)
         if self.solver == "exact":
             self._gram.append([*(self._blocks.dots(held, gradients) for held in self._held), sq_norms])
@@ -170,7 +171,7 @@ class Bilevel(GroupStep[StepReport]):
         }
         if not self.per_layer:
             columns = {name: column.squeeze(1) for name, column in columns.items()}
-        finite = torch.isfinite(sq_norms).all(dim=1)
+        finite = torch.stack(self._finite)
         return self._sum.divided_by(divisors), finite, StepReport(**columns, losses=losses, finite=finite)
 
     def _full_gram(self) -> Tensor:

@@ -146,8 +146,10 @@ def _run(spec: "RunSpec", *, quiet: bool, as_json: bool, **options: Any) -> None
     from deepbilevel.training.folder import FolderInUseError, RunFolder
     from deepbilevel.training.interruption import Interrupted
     from deepbilevel.training.loop import DivergedError
+    from deepbilevel.training.memory import keep_freed_memory
     from deepbilevel.training.run import Listener, train
 
+    keep_freed_memory()
     with ExitStack() as stack:
         listener: Listener
         if as_json:

@@ -12,6 +12,7 @@ from deepbilevel.specs import canonical_json, from_plain
 from deepbilevel.training.build import make_model
 from deepbilevel.training.spec import NetworkSpec, RunSpec
 
+_ENTRY = "deepbilevel"
 _INSTALL = "trained networks need safetensors; run: pip install 'deepbilevel[cli]'"
 
 
@@ -31,9 +32,10 @@ def save_model(path: Path, model: nn.Module, class_names: tuple[str, ...], spec:
     except ImportError as error:
         raise ImportError(_INSTALL) from error
     weights: dict[str, Tensor] = {name: each.detach().cpu().contiguous() for name, each in model.state_dict().items()}
-    about = {"format": "pt", "spec": canonical_json(spec), "class_names": json.dumps(class_names)}
+    # One entry: safetensors writes several in random order, and the same network should be the same file.
+    about = json.dumps({"spec": json.loads(canonical_json(spec)), "class_names": class_names})
     with replacing(path) as stream:
-        stream.write(save(weights, about))
+        stream.write(save(weights, {_ENTRY: about}))
 
 
 def load_model(path: Path) -> TrainedModel:
@@ -48,14 +50,14 @@ def load_model(path: Path) -> TrainedModel:
         raise FileNotFoundError(f"{path} does not exist; is the run finished? `deepbilevel runs list` shows the runs")
     try:
         with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
+            entry = (file.metadata() or {}).get(_ENTRY)
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
     except SafetensorError as error:
         raise ValueError(f"{path} is damaged, or no safetensors file: {error}") from error
-    if not {"spec", "class_names"} <= set(about):
+    if entry is None:
         raise ValueError(f"{path} was not written by deepbilevel: it does not say which network its weights belong to")
-    spec = from_plain(RunSpec, json.loads(about["spec"]))
-    class_names = tuple(json.loads(about["class_names"]))
+    about = json.loads(entry)
+    spec, class_names = from_plain(RunSpec, about["spec"]), tuple(about["class_names"])
     network = make_model(NetworkSpec(spec.network.name), len(class_names))
     fill_network(network, weights, str(path))
     return TrainedModel(network.eval(), class_names, spec)

@@ -8,7 +8,7 @@ from typing import Any
 
 from deepbilevel.replacement import remove_leftovers, write_text
 from deepbilevel.specs import to_plain
-from deepbilevel.training.build import build
+from deepbilevel.training.build import Parts, build
 from deepbilevel.training.checkpoints import Checkpoints
 from deepbilevel.training.events import Events
 from deepbilevel.training.folder import RunFolder
@@ -69,28 +69,39 @@ def train(
     folder = RunFolder.of(spec, out)
     if not resume and (old := folder.move_aside()) is not None:
         listener.message(f"what was there is now in {old}")
-    if folder.finished():
-        listener.message(f"{folder.path} is finished; nothing to do")
-        return folder.read_record() or {}
-    with folder.locked(), Interruption() as interruption:
-        remove_leftovers(folder.path)
-        write_text(folder.spec_file, json.dumps(to_plain(spec), indent=2) + "\n")
-        run = _Run(spec, folder, data_dir, workers, save_seconds, listener)
-        return run.drive(interruption)
+    if (record := _finished(folder, listener)) is not None:
+        return record
+    with Interruption() as interruption:
+        # Before the folder: what cannot be built, for want of data for instance, leaves nothing behind.
+        parts = build(spec, data_dir, workers=workers)
+        with folder.locked():
+            if (record := _finished(folder, listener)) is not None:  # by another process, while this one was built
+                return record
+            remove_leftovers(folder.path)
+            remove_leftovers(folder.steps)
+            write_text(folder.spec_file, json.dumps(to_plain(spec), indent=2) + "\n")
+            return _Run(parts, folder, data_dir, save_seconds, listener).drive(interruption)
+
+
+def _finished(folder: RunFolder, listener: Listener) -> dict[str, Any] | None:
+    if not folder.finished():
+        return None
+    listener.message(f"{folder.path} is finished; nothing to do")
+    return folder.read_record()
 
 
 class _Run:
     """One process's part of a run."""
 
     def __init__(
-        self, spec: RunSpec, folder: RunFolder, data_dir: Path, workers: int, save_seconds: float, listener: Listener
+        self, parts: Parts, folder: RunFolder, data_dir: Path, save_seconds: float, listener: Listener
     ) -> None:
         self._folder = folder
         self._data_dir = data_dir
         self._save_seconds = save_seconds
         self._listener = listener
         self._checkpoints = Checkpoints(folder.checkpoints, on_damaged=self._tell_damaged)
-        self._loop = TrainingLoop(build(spec, data_dir, workers=workers))
+        self._loop = TrainingLoop(parts)
         self._last_saved: str | None = None
         latest = self._checkpoints.load_latest()
         if latest is not None:
@@ -120,7 +131,7 @@ class _Run:
                     last_save = time.monotonic()
                 else:
                     listener.progress(progress, loop)
-                if interruption.requested:
+                if interruption.requested and loop.epoch < loop.parts.spec.epochs:  # a run at its end rather ends
                     if progress.stage != "epoch":
                         self._save()
                     raise Interrupted(f"stopped at epoch {loop.epoch + 1}, saved; the same command goes on from there")
@@ -128,12 +139,14 @@ class _Run:
                     self._save()
                     last_save = time.monotonic()
             return self._finish()
-        except Interrupted:
-            self._record("interrupted")
+        except (Interrupted, KeyboardInterrupt):
+            with contextlib.suppress(OSError):
+                self._record("interrupted")
             raise
         except DivergedError as error:
             message = f"{error}. {self._good_checkpoint()} Try a smaller optimizer.lr, or look at those images"
-            self._record("failed", message)
+            with contextlib.suppress(OSError):
+                self._record("failed", message)
             raise DivergedError(message) from error
         except BaseException as error:
             # On a full disk even this may fail; the error itself is what has to be told.

@@ -1,0 +1,65 @@
+"""Help: every command explains itself with an example, at once."""
+
+import subprocess
+import sys
+
+import pytest
+import typer.main
+
+from deepbilevel.cli.app import app
+
+
+def commands(command, words=()):
+    yield words, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*words, name))
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+LEAVES = [words for words, command in COMMANDS.items() if not hasattr(command, "commands")]
+
+
+def test_the_commands_are_all_there():
+    assert {words[0] for words in LEAVES} >= {"train", "evaluate", "predict", "runs", "doctor", "demo", "data"}
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_the_help_of_a_command_shows_an_example(words):
+    assert f"Example: deepbilevel {' '.join(words)}" in COMMANDS[words].help
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_every_option_says_what_it_is_for(words):
+    assert all(option.help for option in COMMANDS[words].params if option.name != "help")
+
+
+def test_no_help_page_loads_torch():
+    pages = [[*words, "--help"] for words in COMMANDS]
+    code = f"""
+import sys
+from typer.testing import CliRunner
+from deepbilevel.cli.app import app
+for page in {pages}:
+    result = CliRunner().invoke(app, page)
+    assert result.exit_code == 0, result.output
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_complete_the_command(shell):
+    code = "from deepbilevel.cli import main; import sys; sys.argv[0] = 'deepbilevel'; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            "_DEEPBILEVEL_COMPLETE": f"complete_{shell}",
+            "_TYPER_COMPLETE_ARGS": "deepbilevel tr",
+            "COMP_WORDS": "deepbilevel tr",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            "COMP_CWORD": "1",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert "train" in done.stdout
