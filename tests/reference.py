@@ -43,3 +43,21 @@ def solve_per_layer(gradients: np.ndarray, layers: list[slice], **settings) -> S
         np.stack([solution.weights for solution in solutions], axis=1),
         np.stack([solution.raw_weights for solution in solutions], axis=1),
     )
+
+
+def cross_validate(gradients: np.ndarray, blocks: list[np.ndarray]) -> np.ndarray:
+    """Take gradients [k, d] to the cross-validated gradient; each block of columns shares one factor.
+
+    Straight from its meaning: the inner products of all pairs of different mini-batches, compared with those of each
+    mini-batch with itself.
+    """
+    k = len(gradients)
+    result = np.zeros(gradients.shape[1])
+    for columns in blocks:
+        own = gradients[:, columns]
+        products = own @ own.T
+        between = (products.sum() - np.trace(products)) / (k * (k - 1))
+        within = np.trace(products) / k
+        factor = np.clip(between / within, 0, 1) if within > 0 else 0.0
+        result[columns] = factor * own.mean(axis=0)
+    return result

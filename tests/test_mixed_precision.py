@@ -21,7 +21,8 @@ def test_bfloat16_autocast_stays_near_float32(make):
 
     gradient = filled(model, make, batches, forward)
     assert gradient.dtype == torch.float32
-    assert F.cosine_similarity(gradient, expected, dim=0) > 0.97
+    # A rule may find nothing that all mini-batches share, and leave zeros in either precision.
+    assert (gradient - expected).norm() <= 0.25 * expected.norm()
 
 
 @every_step
@@ -34,7 +35,7 @@ def test_half_precision_parameters_get_statistics_in_float32(make, dtype):
     report = step.fill()
     assert model.weight.grad.dtype == dtype
     assert torch.isfinite(model.weight.grad).all()
-    assert report.skipped == ()
+    assert report.finite.all()
 
 
 def scaled_filled(make, model, batches, init_scale):
@@ -74,15 +75,15 @@ def test_overflow_under_a_scaler_lowers_the_scale_until_training_goes_on(make):
         with torch.autocast("cpu", torch.float16):
             return model(x)
 
-    scales, skipped = [], []
+    scales, overflowed = [], []
     for _ in range(20):
         scales.append(scaler.get_scale())
         collect(model, step, batches, forward)
-        skipped.append(len(step.fill().skipped))
+        overflowed.append(int((~step.fill().finite).sum()))
         scaler.step(optimizer)
         scaler.update()
-    assert skipped[0] == K
-    assert skipped[-1] == 0
+    assert overflowed[0] == K
+    assert overflowed[-1] == 0
     assert scales[-1] < scales[0]
     assert all(torch.isfinite(p).all() for p in model.parameters())
 

@@ -14,7 +14,8 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_public_names_are_all_there():
-    assert deepbilevel.__all__ == ["Bilevel", "MatchedGroups", "StepReport", "bilevel_weights"]
+    steps, samplers = ["Bilevel", "CrossValidated"], ["MatchedGroups"]
+    assert sorted([*steps, *samplers, "CrossValidatedReport", "StepReport", "bilevel_weights"]) == deepbilevel.__all__
     for name in deepbilevel.__all__:
         assert getattr(deepbilevel, name).__doc__
         assert name in dir(deepbilevel)

@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from deepbilevel.cross_validated import CrossValidated as CrossValidated
+    from deepbilevel.cross_validated import CrossValidatedReport as CrossValidatedReport
     from deepbilevel.rule import bilevel_weights as bilevel_weights
     from deepbilevel.sampling import MatchedGroups as MatchedGroups
     from deepbilevel.step import Bilevel as Bilevel
@@ -16,12 +18,14 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Bilevel": "deepbilevel.step",
+    "CrossValidated": "deepbilevel.cross_validated",
+    "CrossValidatedReport": "deepbilevel.cross_validated",
     "MatchedGroups": "deepbilevel.sampling",
     "StepReport": "deepbilevel.step",
     "bilevel_weights": "deepbilevel.rule",
 }
 
-__all__ = ["Bilevel", "MatchedGroups", "StepReport", "bilevel_weights"]
+__all__ = ["Bilevel", "CrossValidated", "CrossValidatedReport", "MatchedGroups", "StepReport", "bilevel_weights"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ def choose(what: str, given: str, known: Collection[str]) -> str:
         return given
     if not known:
         raise ValueError(f"unknown {what} {given!r}; there is none")
-    near = get_close_matches(given.lower(), known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    by_lower_case = {name.lower(): name for name in known}
+    near = get_close_matches(given.lower(), by_lower_case, n=1, cutoff=0.4)
+    hint = f"did you mean {by_lower_case[near[0]]!r}? " if near else ""
     raise ValueError(f"unknown {what} {given!r}; {hint}There are: {', '.join(known)}")

@@ -41,6 +41,28 @@ def scale_gradients(gradients: Gradients, factor: Tensor) -> None:
     torch._foreach_mul_(list(gradients.values()), factor)
 
 
+def widen_gradients(gradients: Gradients) -> Gradients:
+    """Return gradients of float32 at the least: adding up in half precision would lose what is small."""
+    return {p: each.to(torch.promote_types(each.dtype, torch.float32)) for p, each in gradients.items()}
+
+
+def add_gradients(sums: Gradients, gradients: Gradients) -> None:
+    """Add to running sums in place; a gradient without a sum yet becomes one, and must not be used elsewhere."""
+    known = [position for position in gradients if position in sums]
+    if known:
+        torch._foreach_add_([sums[position] for position in known], [gradients[position] for position in known])
+    sums.update({position: gradient for position, gradient in gradients.items() if position not in sums})
+
+
+def silence_unless(sound: Tensor, gradients: Gradients) -> None:
+    """Make gradients zero in place unless ``sound`` is true; nobody waits for it on a device."""
+    if _is_at_hand(sound) and sound.tolist():
+        return
+    for gradient in gradients.values():
+        gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)  # 0 * nan is nan
+    torch._foreach_mul_(list(gradients.values()), sound.to(torch.float32))
+
+
 class Blocks:
     """Which parameters share a weight: all of the model's as one vector, or those of each module.
 
@@ -100,9 +122,7 @@ class WeightedGradientSum:
 
     def add(self, weights: Tensor, gradients: Gradients) -> None:
         """Add ``weights[block] * gradient``. The gradients are used up: they are overwritten or kept."""
-        for position, gradient in gradients.items():
-            # Accumulating in half precision would lose what small weights contribute.
-            gradients[position] = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+        gradients = widen_gradients(gradients)
         known = {position: gradients[position] for position in gradients if position in self._sum}
         new = {position: gradient for position, gradient in gradients.items() if position not in self._sum}
         self._scale(weights, new)

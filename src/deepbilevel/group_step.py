@@ -34,6 +34,8 @@ class GroupStep(ABC, Generic[ReportT]):
     """
 
     num_batches: int
+    tolerates_bad_batches: bool = False
+    """Whether a mini-batch whose gradient is not finite is left out, instead of spoiling the step."""
 
     def __init__(self, model_or_parameters: Parameters, *, scaler: GradScaler | None) -> None:
         self._parameters = _unique_parameters(model_or_parameters)
@@ -286,3 +288,14 @@ def check_num_batches(num_batches: int) -> None:
         raise ValueError(
             f"num_batches must be at least 2 (one mini-batch validates, the others train), got {num_batches}"
         )
+
+
+def owning_modules(model: nn.Module) -> list[int]:
+    """Return for each of ``model.parameters()`` the number of the module that owns it; the first one of a tied one."""
+    owners: dict[int, int] = {}
+    num_owners = 0
+    for module in model.modules():
+        own = [p for p in module.parameters(recurse=False) if id(p) not in owners]
+        owners.update((id(parameter), num_owners) for parameter in own)
+        num_owners += bool(own)
+    return [owners[id(parameter)] for parameter in model.parameters()]

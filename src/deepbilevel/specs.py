@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, reduce
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -91,10 +91,15 @@ def with_value(spec: T, key: str, value: Any) -> T:
     old = inner.get(last)
     if isinstance(old, dict) and "kind" in old and given == old["kind"]:
         return spec  # naming the kind that is there keeps its settings
-    if last == "kind":  # another kind has other settings
+    if last == "kind" and path and not _has_field(spec, path, last):  # another kind has other settings
         return with_value(spec, ".".join(path), given)
     inner[last] = given
     return from_plain(type(spec), plain)
+
+
+def _has_field(spec: Any, path: list[str], name: str) -> bool:
+    owner = reduce(getattr, path, spec)
+    return is_dataclass(owner) and name in _hints(type(owner))
 
 
 def _parse(text: str) -> Any:
@@ -109,9 +114,9 @@ def _read(hint: Any, plain: Any, key: str) -> Any:
     if origin in (Union, UnionType):
         return _read_union(get_args(hint), plain, key)
     if origin is Literal:
-        if plain not in get_args(hint):
-            choose(f"value of {key}", str(plain), [str(value) for value in get_args(hint)])
-        return plain
+        if not isinstance(plain, str):
+            raise SpecError(f"{key} must be one of {', '.join(get_args(hint))}, got {plain!r}")
+        return choose(f"value of {key}", plain, get_args(hint))
     if origin is tuple:
         if not isinstance(plain, (list, tuple)):
             raise SpecError(f"{key} must be a list, got {plain!r}")
@@ -119,7 +124,7 @@ def _read(hint: Any, plain: Any, key: str) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(plain, Mapping):
             raise SpecError(f"{key} must be a table of names and values, got {plain!r}")
-        return dict(cast(Mapping[str, Any], plain))
+        return _read_plain(plain, key)
     if is_dataclass(hint):
         return _read_spec(cast(type, hint), plain, key)
     return _read_scalar(hint, plain, key)
@@ -128,20 +133,30 @@ def _read(hint: Any, plain: Any, key: str) -> Any:
 def _read_scalar(hint: Any, plain: Any, key: str) -> Any:
     if hint is Any:
         return plain
-    if hint is float and isinstance(plain, int) and not isinstance(plain, bool):
-        plain = float(plain)  # 1 and 1.0 are the same number and must have the same id
-    if hint is float and isinstance(plain, str):
-        plain = _number(plain)  # JSON has no 1e-3 without a dot in every dialect
+    if hint is float and isinstance(plain, (int, str)) and not isinstance(plain, bool):
+        plain = _number(plain)  # 1 and 1.0 must have the same id; JSON has no 1e-3 without a dot in every dialect
     if type(plain) is not hint or (hint is float and not math.isfinite(plain)):
         raise SpecError(f"{key} must be {_SCALARS[hint]}, got {plain!r}")
-    return plain
+    return plain + 0.0 if hint is float else plain  # so must 0.0 and -0.0
 
 
-def _number(text: str) -> float | str:
+def _number(given: int | str) -> float | int | str:
     try:
-        return float(text)
-    except ValueError:
-        return text
+        return float(given)
+    except (ValueError, OverflowError):
+        return given
+
+
+def _read_plain(plain: Any, key: str) -> Any:
+    """Copy what JSON and TOML both have a word for; nothing else would come back from a file."""
+    if isinstance(plain, Mapping):
+        table = cast(Mapping[Any, Any], plain)
+        return {str(name): _read_plain(value, _join(key, name)) for name, value in table.items()}
+    if isinstance(plain, (list, tuple)):
+        return [_read_plain(value, f"{key}.{i}") for i, value in enumerate(cast(list[Any], plain))]
+    if type(plain) in _SCALARS and (type(plain) is not float or math.isfinite(plain)):
+        return plain
+    raise SpecError(f"{key} must be a finite number, text, true, false or a list of these, got {plain!r}")
 
 
 def _read_union(members: tuple[Any, ...], plain: Any, key: str) -> Any:

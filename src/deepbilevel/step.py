@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.gradients import Blocks, Gradients, WeightedGradientSum
-from deepbilevel.group_step import GroupStep, Parameters, check_num_batches
+from deepbilevel.group_step import GroupStep, Parameters, check_num_batches, owning_modules
 from deepbilevel.rule import bilevel_weights, check_rule, exact_weights, l1_divisor
 
 Solver = Literal["diagonal", "exact"]
@@ -79,6 +79,8 @@ class Bilevel(GroupStep[StepReport]):
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
     """
 
+    tolerates_bad_batches = True
+
     def __init__(
         self,
         model_or_parameters: Parameters,
@@ -93,7 +95,7 @@ class Bilevel(GroupStep[StepReport]):
     ) -> None:
         super().__init__(model_or_parameters, scaler=scaler)
         is_module = isinstance(model_or_parameters, nn.Module)
-        self._owners = _owning_modules(model_or_parameters) if is_module else None
+        self._owners = owning_modules(model_or_parameters) if is_module else None
         self._choose(num_batches=num_batches, mu=mu, lam=lam, normalize=normalize, per_layer=per_layer, solver=solver)
 
     def _choose(self, **settings: Any) -> None:
@@ -179,14 +181,3 @@ class Bilevel(GroupStep[StepReport]):
         count = len(self._gram)
         rows = [self._gram[max(i, j)][min(i, j)] for i in range(count) for j in range(count)]
         return torch.stack(rows, dim=1).reshape(-1, count, count)
-
-
-def _owning_modules(model: nn.Module) -> list[int]:
-    """Return for each of ``model.parameters()`` the number of the module that owns it; the first one of a tied one."""
-    owners: dict[int, int] = {}
-    num_owners = 0
-    for module in model.modules():
-        own = [p for p in module.parameters(recurse=False) if id(p) not in owners]
-        owners.update((id(parameter), num_owners) for parameter in own)
-        num_owners += bool(own)
-    return [owners[id(parameter)] for parameter in model.parameters()]

@@ -10,20 +10,31 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from deepbilevel import Bilevel
+from deepbilevel import Bilevel, CrossValidated
 from deepbilevel.group_step import GroupStep
+from deepbilevel.methods import Average
 from tests.models import flat_grad
 
-STEPS: dict[str, Callable[..., GroupStep]] = {
+BILEVEL: dict[str, Callable[..., GroupStep]] = {
     "bilevel": Bilevel,
     "bilevel, no L1": partial(Bilevel, normalize=False),
     "bilevel, per layer": partial(Bilevel, per_layer=True),
     "bilevel, exact": partial(Bilevel, solver="exact"),
     "bilevel, exact per layer": partial(Bilevel, solver="exact", per_layer=True),
 }
+STEPS: dict[str, Callable[..., GroupStep]] = {
+    **BILEVEL,
+    "cross-validated": CrossValidated,
+    "cross-validated, per filter": partial(CrossValidated, block="filter"),
+    "cross-validated, per layer": partial(CrossValidated, block="layer"),
+    "cross-validated, whole model": partial(CrossValidated, block="model"),
+    "average": Average,
+    "average, first left out": partial(Average, leave_out=1),
+}
 
 K = 4
 every_step = pytest.mark.parametrize("make", STEPS.values(), ids=STEPS)
+every_bilevel = pytest.mark.parametrize("make", BILEVEL.values(), ids=BILEVEL)
 
 
 def collect(model, step, batches, forward=None):

@@ -7,6 +7,10 @@ import typer
 from deepbilevel import __version__
 from deepbilevel.cli.data import data
 from deepbilevel.cli.demo import demo
+from deepbilevel.cli.doctor import doctor
+from deepbilevel.cli.evaluate import evaluate
+from deepbilevel.cli.predict import predict
+from deepbilevel.cli.runs import runs
 from deepbilevel.cli.train import train
 
 app = typer.Typer(
@@ -16,7 +20,11 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(evaluate)
+app.command()(predict)
+app.add_typer(runs, name="runs")
 app.add_typer(data, name="data")
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> None:

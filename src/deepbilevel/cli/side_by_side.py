@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from queue import Empty, Queue
 from statistics import mean, stdev
 from threading import Thread
@@ -33,7 +34,8 @@ def run_side_by_side(specs: "list[RunSpec]", jobs: int, options: list[str], *, q
     processes: dict[int, subprocess.Popen[str]] = {}
     done: dict[int, dict[str, Any]] = {}
     codes: dict[int, int] = {}
-    with Interruption() as interruption:
+    with Interruption() as interruption, ExitStack() as stack:
+        stack.callback(_kill, processes)  # those that an error or a second Ctrl-C leaves; they have their checkpoints
         while processes or (waiting and not interruption.requested):
             while waiting and len(processes) < jobs and not interruption.requested:
                 spec = waiting.pop(0)
@@ -53,7 +55,9 @@ def run_side_by_side(specs: "list[RunSpec]", jobs: int, options: list[str], *, q
                 _show(spec, event, quiet=quiet, as_json=as_json)
     if not as_json and done:
         tell(_summary(list(done.values())))
-    failed = [seed for seed, code in codes.items() if code not in (0, INTERRUPTED)]
+    # A process that has hardly begun knows no better than to die of the signal.
+    harmless = (0, INTERRUPTED, -signal.SIGTERM) if interruption.requested else (0, INTERRUPTED)
+    failed = [seed for seed, code in codes.items() if code not in harmless]
     if failed:
         typer.echo(f"error: the runs with seeds {', '.join(map(str, failed))} failed; see above", err=True)
         return FAILED
@@ -62,7 +66,12 @@ def run_side_by_side(specs: "list[RunSpec]", jobs: int, options: list[str], *, q
 
 def _start(spec: "RunSpec", options: list[str], events: "Queue[_Event]") -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "deepbilevel", "train", "--spec", "-", "--json", *options]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    # Ctrl-C reaches all processes; the parent answers for those that still import and cannot save yet.
+    answer = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, answer)
     source = cast(IO[str], process.stdin)
     source.write(canonical_json(spec))
     source.close()
@@ -72,8 +81,17 @@ def _start(spec: "RunSpec", options: list[str], events: "Queue[_Event]") -> "sub
 
 def _listen(spec: "RunSpec", lines: IO[str], events: "Queue[_Event]") -> None:
     for line in lines:
-        events.put((spec, json.loads(line)))
+        try:
+            event: Any = json.loads(line)
+        except ValueError:  # cut short by a kill, or not said by us
+            event = {"event": "message", "text": line.rstrip()}
+        events.put((spec, event))
     events.put((spec, None))
+
+
+def _kill(processes: "dict[int, subprocess.Popen[str]]") -> None:
+    for process in processes.values():
+        process.kill()
 
 
 def _show(spec: "RunSpec", event: dict[str, Any], *, quiet: bool, as_json: bool) -> None:

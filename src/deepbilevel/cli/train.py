@@ -23,7 +23,7 @@ def train(
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
     network: Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")] = None,
-    method: Annotated[str | None, typer.Option(help="bilevel (the default), sgd or uniform.")] = None,
+    method: Annotated[str | None, typer.Option(help="bilevel (the default), cross-validated, sgd or uniform.")] = None,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,

@@ -153,7 +153,7 @@ def duration(seconds: float) -> str:
     """Return a time as people say it.
 
     >>> duration(59), duration(3700)
-    ('59s', '1h02m')
+    ('59s', '1h01m')
     """
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 1:

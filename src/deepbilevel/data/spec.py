@@ -46,8 +46,12 @@ class DataSpec:
         choose("recipe", self.recipe, RECIPES)
         if self.labels is not None:
             choose(f"label set of {self.name}", self.labels, label_sets(self.name))
+            if self.train_split != "train":
+                raise SpecError(f"labels {self.labels!r} are of the training images, not of split {self.split!r}")
         if self.split is not None:
             choose(f"split of {self.name}", self.split, entry.splits)
+            if self.split == entry.test_split:
+                raise SpecError(f"split {self.split!r} is what {self.name} is tested on; train on another")
         for name in ("limit", "test_limit", "test_crops"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -65,6 +69,8 @@ class DataSpec:
             if self.view is None:
                 raise SpecError(f"view is missing: {self.name} holds image files; there are: {', '.join(VIEWS)}")
             choose("view", self.view, VIEWS)
+            if self.view == "thumbnail" and self.test_crops > 1:
+                raise SpecError(f"test_crops {self.test_crops} would all be the same; thumbnails are not cropped")
         elif self.view is not None:
             raise SpecError(f"view {self.view!r} is for image files; the images of {self.name} are all of one size")
         elif self.test_crops > 1:

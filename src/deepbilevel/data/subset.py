@@ -36,13 +36,14 @@ def choose_in_proportion(labels: Tensor, count: int) -> Tensor:
         return torch.arange(len(labels))
     if labels.ndim == 2:
         return torch.from_numpy(np.sort(order[:count]))
-    # Image j of the n of its class stands at (j + 1/2) / n of the way: any stretch from the start is in proportion.
-    classes = labels.numpy()[order]
-    place = np.empty(len(order))
-    for each in np.unique(classes):
-        own = np.flatnonzero(classes == each)
-        place[own] = (np.arange(len(own)) + 0.5) / len(own)
-    return torch.from_numpy(np.sort(order[np.argsort(place, kind="stable")[:count]]))
+    shuffled = labels.numpy()[order]
+    classes, sizes = np.unique(shuffled, return_counts=True)
+    shares = count * sizes / len(labels)
+    counts = np.floor(shares).astype(np.int64)
+    largest_rests = np.argsort(counts - shares, kind="stable")
+    counts[largest_rests[: count - counts.sum()]] += 1
+    chosen = [order[shuffled == each][:taken] for each, taken in zip(classes, counts, strict=True)]
+    return torch.from_numpy(np.sort(np.concatenate(chosen)))
 
 
 def set_aside(data: ImageSet, rate: float) -> tuple[ImageSet, ImageSet]:

@@ -4,6 +4,15 @@ A method is a spec (``spec.py``) and a step with the loop contract of ``group_st
 """
 
 from deepbilevel.methods.average import Average, AverageReport
-from deepbilevel.methods.spec import METHODS, BilevelSpec, MethodSpec, SgdSpec, UniformSpec
+from deepbilevel.methods.spec import METHODS, BilevelSpec, CrossValidatedSpec, MethodSpec, SgdSpec, UniformSpec
 
-__all__ = ["METHODS", "Average", "AverageReport", "BilevelSpec", "MethodSpec", "SgdSpec", "UniformSpec"]
+__all__ = [
+    "METHODS",
+    "Average",
+    "AverageReport",
+    "BilevelSpec",
+    "CrossValidatedSpec",
+    "MethodSpec",
+    "SgdSpec",
+    "UniformSpec",
+]

@@ -4,13 +4,14 @@ With a group of one mini-batch it is ordinary training, with k it is gradient ac
 """
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from deepbilevel.gradients import Blocks, Gradients, scale_gradients
+from deepbilevel.gradients import Blocks, Gradients
 from deepbilevel.group_step import GroupStep, Parameters
 
 
@@ -64,10 +65,15 @@ class Average(GroupStep[AverageReport]):
 
     def _choose(self, **settings: Any) -> None:
         num_batches, leave_out = settings["num_batches"], settings["leave_out"]
+        for name, value in settings.items():
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise TypeError(f"{name} must be a whole number, got {value!r}")
+        if num_batches < 1:
+            raise ValueError(f"num_batches must be at least 1, got {num_batches}")
         if not 0 <= leave_out < num_batches:
             raise ValueError(f"leave_out must lie in 0 .. num_batches - 1 = {num_batches - 1}, got {leave_out}")
-        self.num_batches: int = num_batches
-        self.leave_out: int = leave_out
+        self.num_batches: int = int(num_batches)  # numpy's do not survive a JSON checkpoint
+        self.leave_out: int = int(leave_out)
         self._blocks = Blocks([0] * len(self._parameters))
         self._forget()
 
@@ -88,8 +94,9 @@ class Average(GroupStep[AverageReport]):
 
     def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, AverageReport]:
         num_used = self.num_batches - self.leave_out
-        if num_used > 1:
-            scale_gradients(self._sum, torch.tensor(1 / num_used, device=losses.device))
+        for gradient in self._sum.values():
+            gradient.div_(num_used)  # a plain number: 1/3 as a tensor would have float32's precision
         finite = torch.isfinite(torch.stack(self._sq_norms)).all(dim=1)
         weights = torch.full((num_used,), 1 / num_used, device=losses.device)
-        return self._sum, finite, AverageReport(weights, losses, finite)
+        # A scaler finds in `.grad` what was learned from; to be told again, it would lower its scale twice.
+        return self._sum, finite[: self.leave_out], AverageReport(weights, losses, finite)

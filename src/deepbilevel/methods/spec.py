@@ -1,10 +1,15 @@
-"""The methods as values. What each of them does with a group is decided where a spec becomes objects."""
+"""The methods as values. What each of them does with a group is decided where a spec becomes objects.
+
+Of a group of k mini-batches a method says whether it takes them one by one or as one batch (``splits``), whether they
+should carry the same labels (``matches``), and whether the first of them is only for validation (``validates``).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, get_args
 
+from deepbilevel.cross_validated import Block
 from deepbilevel.rule import check_rule
 from deepbilevel.specs import validate
 from deepbilevel.step import Solver
@@ -16,7 +21,9 @@ class SgdSpec:
 
     kind: ClassVar[str] = "sgd"
     description: ClassVar[str] = "plain training, the group as one batch"
-    compares: ClassVar[bool] = False
+    splits: ClassVar[bool] = False
+    matches: ClassVar[bool] = False
+    validates: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,9 @@ class UniformSpec:
 
     kind: ClassVar[str] = "uniform"
     description: ClassVar[str] = "control: bilevel's mini-batches with equal weights"
-    compares: ClassVar[bool] = True
+    splits: ClassVar[bool] = True
+    matches: ClassVar[bool] = True
+    validates: ClassVar[bool] = True
 
     use_validation: bool = False
 
@@ -48,7 +57,9 @@ class BilevelSpec:
 
     kind: ClassVar[str] = "bilevel"
     description: ClassVar[str] = "the paper's rule: weights by agreement with validation"
-    compares: ClassVar[bool] = True
+    splits: ClassVar[bool] = True
+    matches: ClassVar[bool] = True
+    validates: ClassVar[bool] = True
 
     mu: float = 0.01
     lam: float = 1.0
@@ -62,6 +73,22 @@ class BilevelSpec:
         check_rule(lam=self.lam, mu=self.mu)
 
 
-MethodSpec = BilevelSpec | SgdSpec | UniformSpec
+@dataclass(frozen=True)
+class CrossValidatedSpec:
+    """Our own rule; the arguments of :class:`~deepbilevel.CrossValidated`. Its mini-batches need no matching labels."""
+
+    kind: ClassVar[str] = "cross-validated"
+    description: ClassVar[str] = "what the mini-batches of a group agree on, parameter by parameter"
+    splits: ClassVar[bool] = True
+    matches: ClassVar[bool] = False
+    validates: ClassVar[bool] = False
+
+    block: Block = "parameter"
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+
+MethodSpec = BilevelSpec | CrossValidatedSpec | SgdSpec | UniformSpec
 
 METHODS: Mapping[str, type[MethodSpec]] = MappingProxyType({member.kind: member for member in get_args(MethodSpec)})

@@ -14,12 +14,13 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 from torch.optim import Optimizer
 
+from deepbilevel.cross_validated import CrossValidated
 from deepbilevel.data import ImageSet, find_recipe, load_data
 from deepbilevel.data.spec import DataSpec
 from deepbilevel.data.subset import choose_in_proportion, set_aside, take
 from deepbilevel.data.views import find_view
 from deepbilevel.group_step import GroupStep
-from deepbilevel.methods import Average, BilevelSpec, SgdSpec, UniformSpec
+from deepbilevel.methods import Average, BilevelSpec, CrossValidatedSpec, SgdSpec, UniformSpec
 from deepbilevel.networks.catalog import NETWORKS, build_network
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.networks.weights_file import fill_network, read_weights
@@ -154,6 +155,8 @@ def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> 
             return Average(model, num_batches=1, scaler=scaler), 1
         case UniformSpec():
             return Average(model, num_batches=k, leave_out=0 if method.use_validation else 1, scaler=scaler), k
+        case CrossValidatedSpec():
+            return CrossValidated(model, num_batches=k, block=method.block, scaler=scaler), k
         case BilevelSpec():
             rule = Bilevel(
                 model,

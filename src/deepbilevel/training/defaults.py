@@ -68,7 +68,7 @@ def default_spec(data: str, network: str | None = None, *, path: str | None = No
     if entry.image_shape is None:
         small = NETWORKS[network].input_shape[1] <= 32
         images["view"] = "thumbnail" if small else ("random-area" if data == "voc2007" else "resized-crop")
-    if entry.multi_label:
+    if entry.multi_label and images["view"] != "thumbnail":
         images["test_crops"] = 10
     settings = {**_FOR_NETWORK[network], **_FOR_DATA.get(data, {})}
     spec = from_plain(RunSpec, {"data": images, "network": {"name": network}, **settings})

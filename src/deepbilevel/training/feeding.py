@@ -127,14 +127,20 @@ class Feed:
             num_workers=self._workers,
             generator=torch.Generator(),
         )
-        return (self._decoded(chunk, *batch) for chunk, batch in zip(keys, loader, strict=True))
+        return self._decoded(keys, loader)
 
-    def _decoded(self, chunk: Sequence[_Key], images: Tensor, problems: Sequence[str]) -> Tensor:
-        bad = {index: problem for (index, _), problem in zip(chunk, problems, strict=True) if problem}
-        if bad and not self._skip_bad:
-            raise ValueError(next(iter(bad.values())))
-        self.bad.update(bad)
-        return images
+    def _decoded(self, keys: Sequence[Sequence[_Key]], loader: "DataLoader[_Viewed]") -> Iterator[Tensor]:
+        batches = iter(loader)
+        try:
+            for chunk in keys:
+                images, problems = next(batches)
+                bad = {index: problem for (index, _), problem in zip(chunk, problems, strict=True) if problem}
+                if bad and not self._skip_bad:
+                    raise ValueError(next(iter(bad.values())))
+                self.bad.update(bad)
+                yield images
+        finally:
+            del batches  # ends the workers now; left to the garbage collector, that takes seconds
 
     def _keys(self, row: Sequence[int], *stream: int) -> list[_Key]:
         if isinstance(self.data, ImagesInMemory):
@@ -154,12 +160,14 @@ class _SeededViews(Dataset[_Viewed]):
         self._mode: ViewMode = mode
 
     def __getitem__(self, key: _Key) -> _Viewed:  # pyright: ignore[reportIncompatibleMethodOverride]
+        from PIL import Image
+
         index, seed = key
         try:
-            image = decode_rgb(self._paths[index], needed_side=self._view.needed_side)
+            image, problem = decode_rgb(self._paths[index], needed_side=self._view.needed_side), ""
         except (ValueError, OSError) as error:
-            return torch.zeros(self._view.shape, dtype=torch.uint8), str(error)
-        return self._view(image, self._mode, torch.Generator().manual_seed(seed)), ""
+            image, problem = Image.new("RGB", (self._view.size, self._view.size)), str(error)
+        return self._view(image, self._mode, torch.Generator().manual_seed(seed)), problem
 
 
 def _in_groups(sampler: MatchedGroups, num_batches: int) -> Iterator[list[int]]:

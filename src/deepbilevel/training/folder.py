@@ -11,6 +11,7 @@ from deepbilevel.replacement import write_text
 from deepbilevel.training.spec import RunSpec
 
 RECORD_FORMAT = 1
+_PATIENCE_SECONDS = 0.3  # somebody may be looking whether the lock is free
 
 
 class FolderInUseError(RuntimeError):
@@ -66,7 +67,7 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the run is over and its results are all there."""
         record = self.read_record()
-        return record is not None and record["status"] == "done" and self.model_file.is_file()
+        return record is not None and record.get("status") == "done" and self.model_file.is_file()
 
     def read_record(self) -> dict[str, Any] | None:
         """Return the record, or None if there is none yet."""
@@ -86,18 +87,29 @@ class RunFolder:
         """Replace the record."""
         write_text(self.record_file, json.dumps(record, indent=1) + "\n")
 
+    def in_use(self) -> bool:
+        """Whether a process is training here."""
+        from filelock import FileLock, Timeout
+
+        if not (self.path / ".lock").exists():
+            return False
+        try:
+            with FileLock(self.path / ".lock", timeout=0):
+                return False
+        except (Timeout, OSError):  # a folder of somebody else: nothing says that the process is gone
+            return True
+
     @contextmanager
     def locked(self) -> Generator[None]:
         """Keep other processes out. The lock belongs to the process: if it is killed, the folder is free again."""
         from filelock import FileLock, Timeout
 
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / ".lock", timeout=0)
+        lock = FileLock(self.path / ".lock", timeout=_PATIENCE_SECONDS)
         try:
             lock.acquire()
         except Timeout:
-            record = self.read_record() or {}
-            who = f"process {record['process']}" if "process" in record else "another process"
+            who = f"process {self._process()}" if self._process() is not None else "another process"
             raise FolderInUseError(
                 f"{self.path} is in use: {who} is training there; wait for it, or choose another folder with --out"
             ) from None
@@ -105,6 +117,14 @@ class RunFolder:
             yield
         finally:
             lock.release()
+
+    def _process(self) -> int | None:
+        """Return who writes here, as far as the record says so."""
+        try:
+            record = self.read_record() or {}
+        except (ValueError, OSError):
+            return None
+        return record["process"] if record.get("status") == "running" else None
 
     def move_aside(self) -> Path | None:
         """Rename the folder, so that a new run can begin; nothing is deleted. Returns where it is now."""

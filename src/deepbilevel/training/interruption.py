@@ -26,7 +26,8 @@ class Interruption(AbstractContextManager["Interruption"]):
     def __enter__(self) -> "Interruption":
         try:
             for each in _SIGNALS:
-                self._before[each] = signal.signal(each, self._hear)
+                if signal.getsignal(each) is not signal.SIG_IGN:  # who starts a job in the background ignores Ctrl-C
+                    self._before[each] = signal.signal(each, self._hear)
         except ValueError:  # not the main thread
             self._before = {}
         return self

@@ -94,7 +94,8 @@ class TrainingLoop:
         spec = self.parts.spec
         while self.epoch < spec.epochs:
             yield from self._train()
-            row: Row = {"epoch": self.epoch + 1, "lr": spec.optimizer.lr * self._lr_factor(), **self.steps.summary()}
+            lr = self.parts.optimizer.param_groups[0]["lr"]  # of the last step
+            row: Row = {"epoch": self.epoch + 1, "lr": float(lr), **self.steps.summary()}
             if (self.epoch + 1) % spec.evaluate_every == 0 or self.epoch + 1 == spec.epochs:
                 scores: dict[str, float] = {}
                 yield from self._evaluate("train", self.parts.train, 1, scores)
@@ -148,15 +149,16 @@ class TrainingLoop:
 
     def _check(self, report: Any, batches: list[Batch]) -> None:
         """Stop at a loss that is not finite, a plain gradient that is not, or too many steps without learning."""
+        parts = self.parts
         bad = torch.nonzero(~torch.isfinite(report.losses)).flatten().tolist()
         if bad:
             raise DivergedError(f"the loss of {self._where(bad[0], batches)} is {report.losses[bad[0]].item()}")
         self._zeroed_in_a_row = 0 if report.applied else self._zeroed_in_a_row + 1
-        if self._zeroed_in_a_row >= self.parts.spec.zeroed_steps:
+        if self._zeroed_in_a_row >= parts.spec.zeroed_steps:
             bad = torch.nonzero(~report.finite).flatten().tolist()
             why = f"the gradient of {self._where(bad[0], batches)} was not finite" if bad else "all weights were zero"
             raise DivergedError(f"nothing was learned in {self._zeroed_in_a_row} consecutive steps; in the last, {why}")
-        if self.parts.scaler is None and not hasattr(report, "agreement") and not bool(report.finite.all()):
+        if parts.scaler is None and not parts.method.tolerates_bad_batches and not bool(report.finite.all()):
             first = int(torch.nonzero(~report.finite)[0])
             raise DivergedError(f"the gradient of {self._where(first, batches)} is not finite")
 
@@ -209,7 +211,10 @@ class TrainingLoop:
         """Go on where :meth:`state_dict` was called."""
         parts = self.parts
         if state["spec"] != parts.spec.id:
-            raise ValueError(f"the checkpoint belongs to run {state['spec']}, this is {parts.spec.id}")
+            raise ValueError(
+                f"the checkpoint belongs to run {state['spec']}, this is {parts.spec.id}; move it to where it came "
+                "from, or start anew with --no-resume"
+            )
         parts.model.load_state_dict(state["model"])
         parts.optimizer.load_state_dict(state["optimizer"])
         if parts.scaler is not None:

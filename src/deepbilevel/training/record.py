@@ -4,6 +4,8 @@ import os
 import platform
 import subprocess
 import sys
+from datetime import datetime, timezone
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ def make_record(loop: TrainingLoop, status: str, data_dir: Path, *, error: str |
         "status": status,
         "error": error,
         "process": os.getpid(),
+        "updated": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "spec": to_plain(spec),
         "metric": "mAP" if parts.train.data.multi_label else "accuracy",
         "final": evaluated[-1] if evaluated else None,
@@ -70,6 +73,7 @@ def _version(package: str) -> str | None:
         return None
 
 
+@cache
 def _processor() -> str:
     if sys.platform == "linux":
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -78,6 +82,7 @@ def _processor() -> str:
     return platform.processor()
 
 
+@cache  # what runs is what was loaded, whatever becomes of the files
 def _commit() -> str | None:
     """Return the commit of our source, with a plus if files were changed since; None if it is not under git."""
     source = str(Path(__file__).parent)

@@ -61,7 +61,8 @@ class Steps:
 
     def factor(self, epoch: float, num_epochs: int) -> float:
         """Return the factor on the learning rate."""
-        return self.drop ** sum(int(epoch) >= share * num_epochs for share in self.at)
+        # Rounded: 0.55 * 100 is a little more than 55.
+        return self.drop ** sum(int(epoch) >= round(share * num_epochs, 6) for share in self.at)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 from deepbilevel.data import find_recipe
 from deepbilevel.data.spec import DataSpec
 from deepbilevel.data.views import find_view
-from deepbilevel.methods import BilevelSpec, MethodSpec
+from deepbilevel.methods import BilevelSpec, MethodSpec, UniformSpec
 from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.noise import NoiseSpec
@@ -69,9 +69,11 @@ class RunSpec:
             raise SpecError(f"seed must lie in 0 .. 2**32 - 1, got {self.seed}")
         if self.precision == "float16" and self.device == "cpu":
             raise SpecError("precision 'float16' needs a GPU; on a CPU take 'float32', which is also the fastest")
-        if self.group.holdout is not None and not self.method.compares:
+        if self.group.holdout is not None and not self.method.validates:
             raise SpecError(f"group.holdout is for methods that validate; {self.method.kind} would waste the images")
-        if self.group.matched and not self.method.compares:
+        if self.group.holdout is not None and isinstance(self.method, UniformSpec) and self.method.use_validation:
+            raise SpecError("group.holdout only validates, but method.use_validation would learn from it; drop one")
+        if self.group.matched and not self.method.splits:
             raise SpecError(
                 f"group.matched is for methods that compare; {self.method.kind} takes the group as one batch"
             )
@@ -128,7 +130,7 @@ class RunSpec:
     @property
     def matched(self) -> bool:
         """Whether the mini-batches of a group carry the same labels."""
-        return self.method.compares if self.group.matched is None else self.group.matched
+        return self.method.matches if self.group.matched is None else self.group.matched
 
 
 def _times(shape: Sequence[int]) -> str:

@@ -27,12 +27,11 @@ def read_plain(path: Path) -> Any:
         raise SpecError(f"a spec is a .toml or .json file, got {path}")
     try:
         text = path.read_text(encoding="utf-8")
+        return json.loads(text) if path.suffix == ".json" else _parse_toml(text)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{path} does not exist; `deepbilevel train --dry-run` prints a spec to start from"
         ) from None
-    try:
-        return json.loads(text) if path.suffix == ".json" else _parse_toml(text)
     except ValueError as error:
         raise SpecError(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from error
 

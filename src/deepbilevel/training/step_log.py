@@ -15,7 +15,7 @@ from torch import Tensor
 
 from deepbilevel.replacement import replacing
 
-_COLUMNS = ("weights", "agreement", "norms", "losses", "finite")
+_COLUMNS = ("weights", "agreement", "shared", "norms", "losses", "finite")
 
 
 class StepLog:
@@ -32,10 +32,10 @@ class StepLog:
 
     def columns(self) -> dict[str, Tensor]:
         """Return what was collected, one row per step, on the CPU."""
-        for name, rows in self._rows.items():
-            if len(rows) > 1:
-                self._rows[name] = [torch.cat(rows)]
-        return {name: rows[0].cpu() for name, rows in self._rows.items()}
+        for name, (held, *new) in self._rows.items():
+            # What was read before, or comes from a checkpoint, is on the CPU already; new rows are fetched in one go.
+            self._rows[name] = [torch.cat([held.cpu(), torch.cat(new).cpu()]) if new else held.cpu()]
+        return {name: rows[0] for name, rows in self._rows.items()}
 
     def clear(self) -> None:
         """Begin anew."""
@@ -53,12 +53,14 @@ class StepLog:
         """Return the mean loss, the share of negative weights, and how many steps and mini-batches were of no use."""
         columns = self.columns()
         weights, losses = columns["weights"], columns["losses"]
-        learned = (weights != 0).flatten(1).any(dim=1)
+        learned = columns["shared"] > 0 if "shared" in columns else (weights != 0).flatten(1).any(dim=1)
+        shared = {"shared": columns["shared"].double().mean().item()} if "shared" in columns else {}
         return {
             "loss": losses.double().mean().item(),
             "negative_share": (weights < 0).double().mean().item(),
             "zeroed_steps": int((~learned).sum()),
             "skipped_batches": int((~columns["finite"]).sum()),
+            **shared,
         }
 
 
@@ -73,10 +75,14 @@ def write_steps(folder: Path, epoch: int, columns: Mapping[str, Tensor]) -> None
 def read_steps(folder: Path) -> dict[str, npt.NDArray[Any]]:
     """Read the steps of all epochs of a run in their order, and the ``epoch`` of each; empty before the first."""
     parts: dict[str, list[npt.NDArray[Any]]] = {}
-    for path in sorted(folder.glob("epoch-*.npz")):
+    for path in sorted(folder.glob("epoch-*.npz"), key=_epoch_of):
         with np.load(path, allow_pickle=False) as archive:
             columns = {name: np.asarray(archive[name]) for name in archive.files}
-        columns["epoch"] = np.full(len(columns["losses"]), int(path.stem.removeprefix("epoch-")))
+        columns["epoch"] = np.full(len(columns["losses"]), _epoch_of(path))
         for name, column in columns.items():
             parts.setdefault(name, []).append(column)
     return {name: np.concatenate(columns) for name, columns in parts.items()}
+
+
+def _epoch_of(path: Path) -> int:
+    return int(path.stem.removeprefix("epoch-"))

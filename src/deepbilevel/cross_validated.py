@@ -1,0 +1,178 @@
+"""The cross-validated gradient: every mini-batch of a group validates the others, every parameter has its own weight.
+
+    S1 = sum_i g_i,   S2 = sum_i g_i^2,   a = clamp((S1^2 - S2) / ((k - 1) S2), 0, 1),   gradient = a S1 / k
+
+``a`` is the k-fold estimate of the share of a gradient that mini-batches of different images have in common: 1 where
+all agree, 0 on average where they are independent, and what could be learned is what single images say. This is our
+own rule, beyond the paper. Only S1, S2 and one g_i are held, whatever k is.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+
+from deepbilevel.choice import choose
+from deepbilevel.gradients import Blocks, Gradients, add_gradients, silence_unless, widen_gradients
+from deepbilevel.group_step import GroupStep, Parameters, check_num_batches, owning_modules
+
+Block = Literal["parameter", "filter", "layer", "model"]
+
+
+@dataclass(frozen=True, eq=False)
+class CrossValidatedReport:
+    """What one step did. Tensors stay on the device.
+
+    Attributes:
+        shared: the mean of ``a`` over all parameters: how much of the gradient the mini-batches have in common.
+        weights: what each of the k mini-batches counted: ``1 / k``, or 0 where its gradient was not finite.
+        norms: length of each of the k gradients.
+        losses: the k losses.
+        finite: for each of the k mini-batches whether its gradient was finite.
+    """
+
+    shared: Tensor
+    weights: Tensor
+    norms: Tensor
+    losses: Tensor
+    finite: Tensor
+
+    @property
+    def skipped(self) -> tuple[int, ...]:
+        """Positions in the group of mini-batches whose gradient was not finite."""
+        return tuple(torch.nonzero(~self.finite).flatten().tolist())
+
+    @property
+    def applied(self) -> bool:
+        """Whether anything was learned: false when nothing was shared."""
+        return bool(self.shared > 0)
+
+
+class CrossValidated(GroupStep[CrossValidatedReport]):
+    """Fill ``.grad`` with what the mini-batches of a group agree on; used like :class:`~deepbilevel.Bilevel`.
+
+    Mini-batches need not carry the same labels, none is set apart for validation, and there is nothing to tune.
+
+    >>> from deepbilevel import CrossValidated
+    >>> model = nn.Linear(2, 1, bias=False)
+    >>> rule = CrossValidated(model, num_batches=2)
+    >>> for x in torch.tensor([[[1.0, 1.0]], [[1.0, -1.0]]]):
+    ...     rule.backward(model(x).sum())
+    >>> report = rule.fill()
+    >>> model.weight.grad  # both agree on the first parameter and contradict each other on the second
+    tensor([[1., 0.]])
+
+    Args:
+        model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``.
+        num_batches: k, the number of mini-batches in a group.
+        block: what shares one ``a``: every single ``parameter``, the weights of an output channel (``filter``), of a
+            module (``layer``; needs a module), or of the whole ``model``. Coarser blocks memorise more.
+        scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+    """
+
+    tolerates_bad_batches = True
+
+    def __init__(
+        self,
+        model_or_parameters: Parameters,
+        *,
+        num_batches: int,
+        block: Block = "parameter",
+        scaler: GradScaler | None = None,
+    ) -> None:
+        super().__init__(model_or_parameters, scaler=scaler)
+        is_module = isinstance(model_or_parameters, nn.Module)
+        self._owners = owning_modules(model_or_parameters) if is_module else None
+        self._choose(num_batches=num_batches, block=block)
+
+    def _choose(self, **settings: Any) -> None:
+        check_num_batches(settings["num_batches"])
+        choose("block", settings["block"], get_args(Block))
+        if settings["block"] == "layer" and self._owners is None:
+            raise TypeError(
+                "block='layer' needs to know which module owns which parameter; "
+                "pass the model itself as model_or_parameters, not its parameters"
+            )
+        self.num_batches: int = int(settings["num_batches"])
+        self.block: Block = settings["block"]
+        whole_model = [0] * len(self._parameters)
+        self._model = Blocks(whole_model)
+        self._blocks = Blocks(self._owners if self.block == "layer" and self._owners else whole_model)
+        self._forget()
+
+    def _settings(self) -> dict[str, Any]:
+        return {"num_batches": self.num_batches, "block": self.block}
+
+    def _forget(self) -> None:
+        self._sum: Gradients = {}
+        self._squares: Gradients = {}  # per parameter or per filter
+        self._square_sums: Tensor | None = None  # per layer or for the model
+        self._sq_norms: list[Tensor] = []
+
+    def _add(self, gradients: Gradients) -> None:
+        sq_norms = self._blocks.sq_norms(gradients)
+        sound = torch.isfinite(sq_norms).all()
+        self._sq_norms.append(sq_norms.sum())
+        gradients = widen_gradients(gradients)
+        silence_unless(sound, gradients)
+        if self.block in ("parameter", "filter"):
+            for position, gradient in gradients.items():
+                held = self._squares.get(position)
+                if held is not None and self.block == "parameter":
+                    held.addcmul_(gradient, gradient)  # without a buffer for the squares
+                else:
+                    squares = self._in_blocks(gradient.square())
+                    self._squares[position] = squares if held is None else held.add_(squares)
+        else:
+            sq_norms = torch.where(sound, sq_norms, 0.0)
+            self._square_sums = sq_norms if self._square_sums is None else self._square_sums + sq_norms
+        add_gradients(self._sum, gradients)
+
+    def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, CrossValidatedReport]:
+        norms = torch.stack(self._sq_norms).sqrt()
+        finite = torch.isfinite(norms)
+        count = finite.sum().to(norms.dtype)
+        if self._square_sums is None:
+            shared = self._shrink_finely(count)
+        else:
+            shared = self._shrink_blocks(count, self._square_sums)
+        weights = finite / count.clamp(min=1)
+        return self._sum, finite, CrossValidatedReport(shared, weights, norms, losses, finite)
+
+    def _shrink_finely(self, count: Tensor) -> Tensor:
+        total = torch.zeros((), device=count.device)
+        for position, gradient in self._sum.items():
+            squares = self._squares.pop(position)
+            factors = _agreement(self._in_blocks(gradient.square()), squares, count)
+            total += factors.mean() * gradient.numel()
+            gradient.mul_(factors).div_(count.clamp(min=1))
+        return total / sum(gradient.numel() for gradient in self._sum.values())
+
+    def _in_blocks(self, squares: Tensor) -> Tensor:
+        """Add up the squares of each output channel, where that is the block; entries of a vector are channels."""
+        if self.block == "parameter" or squares.ndim < 2:
+            return squares
+        return squares.sum(dim=tuple(range(1, squares.ndim)), keepdim=True)
+
+    def _shrink_blocks(self, count: Tensor, squares: Tensor) -> Tensor:
+        factors = _agreement(self._blocks.sq_norms(self._sum), squares, count)
+        self._blocks.each(torch._foreach_mul_, self._sum, factors / count.clamp(min=1))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        sizes = [
+            float(sum(self._sum[position].numel() for position in positions))
+            for positions in self._blocks.present(self._sum)
+        ]
+        share = torch.tensor(sizes, device=factors.device) / sum(sizes)
+        return (factors * share).sum()
+
+
+def _agreement(joint: Tensor, squares: Tensor, count: Tensor) -> Tensor:
+    """Return ``clamp((joint - squares) / ((count - 1) squares), 0, 1)``, 0 where nothing can be compared.
+
+    ``joint`` and ``squares`` are overwritten.
+    """
+    joint.sub_(squares).div_(squares.mul_(count - 1))
+    # 0 / 0, and, if a single mini-batch is left, something / 0.
+    joint.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+    return joint.clamp_(0, 1).mul_(count > 1)

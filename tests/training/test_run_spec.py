@@ -1,0 +1,255 @@
+"""A run as a value: what it may be, what it may not, and that its id and its files never change unnoticed."""
+
+import json
+from dataclasses import FrozenInstanceError, fields, replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deepbilevel.data.catalog import DATA_SETS
+from deepbilevel.methods import BilevelSpec, SgdSpec, UniformSpec
+from deepbilevel.networks.catalog import NETWORKS
+from deepbilevel.noise import NoiseSpec
+from deepbilevel.sampling.spec import GroupSpec
+from deepbilevel.specs import SpecError, from_plain, to_plain, with_value
+from deepbilevel.training.defaults import best_device, default_spec, usual_threads
+from deepbilevel.training.optimizers import OptimizerSpec
+from deepbilevel.training.schedules import Constant, Exponential, Linear, Phases, Steps
+from deepbilevel.training.spec import RunSpec
+from deepbilevel.training.spec_files import load_spec, save_spec
+
+LARGE, SMALL = {"alexnet", "resnet50"}, {"cifarnet", "inception", "inception_zhang", "preact_resnet18"}
+POSSIBLE = {
+    "digits": {"digit_cnn"},
+    "cifar10": SMALL,
+    "cifar100": SMALL,
+    **dict.fromkeys(("voc2007", "imagenet", "clothing1m", "folder", "csv"), SMALL | LARGE),
+}
+PAIRS = [(data, network) for data in DATA_SETS for network in NETWORKS]
+POSSIBLE_PAIRS = [(data, network) for data, network in PAIRS if network in POSSIBLE[data]]
+
+GOLDEN = RunSpec(
+    data={"name": "cifar10", "recipe": "cifarnet"},
+    network="cifarnet",
+    method=BilevelSpec(mu=0.01),
+    noise="uniform:0.5",
+    optimizer=OptimizerSpec("SGD", 0.01, {"momentum": 0.9}),
+    schedule="exponential",
+    threads=2,
+    seed=3,
+)
+
+
+def made(data, network):
+    return default_spec(data, network, path="images" if DATA_SETS[data].own else None)
+
+
+@pytest.fixture
+def digits():
+    return replace(default_spec("digits"), device="cpu", threads=1)
+
+
+@pytest.mark.parametrize(("data", "network"), POSSIBLE_PAIRS)
+def test_every_default_comes_back_from_both_kinds_of_file(data, network, tmp_path):
+    spec = made(data, network)
+    for name in ("run.json", "run.toml"):
+        save_spec(spec, tmp_path / name)
+        loaded = load_spec(tmp_path / name)
+        assert loaded == spec
+        assert loaded.id == spec.id
+
+
+@pytest.mark.parametrize(("data", "network"), sorted(set(PAIRS) - set(POSSIBLE_PAIRS)))
+def test_images_that_do_not_fit_are_refused_with_the_networks_that_do(data, network):
+    with pytest.raises(SpecError, match=f"network {network} takes images of .* but {data} by the recipe") as caught:
+        made(data, network)
+    offered = str(caught.value).rpartition(": ")[2].split(", ")
+    assert data not in ("digits", "cifar10", "cifar100") or set(offered) == POSSIBLE[data]
+
+
+def test_defaults_are_the_papers():
+    found = {network: made(data, network) for data, network in POSSIBLE_PAIRS if data != "voc2007"}
+    rates = {network: (spec.optimizer.lr, spec.schedule, spec.epochs) for network, spec in found.items()}
+    assert rates == {
+        "digit_cnn": (0.1, Constant(), 50),
+        "cifarnet": (0.01, Exponential(0.95), 100),
+        "inception": (0.1, Exponential(0.95), 100),
+        "inception_zhang": (0.1, Exponential(0.95), 100),
+        "preact_resnet18": (0.1, Steps((0.5, 0.75), 0.1), 200),
+        "alexnet": (0.01, Phases(5, 250.0), 90),
+        "resnet50": (0.001, Steps((0.5,), 0.1), 10),
+    }
+    voc = made("voc2007", "alexnet")
+    assert (voc.schedule, voc.epochs, voc.data.view, voc.data.test_crops) == (Linear(), 1000, "random-area", 10)
+    assert made("voc2007", "cifarnet").data.test_crops == 1  # crops of thumbnails are all the same
+    assert made("cifar100", "preact_resnet18").data.recipe == "preact-cifar100"
+    assert {spec.method for spec in found.values()} == {BilevelSpec()}
+    usual = {"digits": "digit_cnn", "voc2007": "alexnet", "imagenet": "alexnet", "clothing1m": "resnet50"}
+    for data in DATA_SETS:
+        assert default_spec(data, path="images").network.name == usual.get(data, "cifarnet")
+
+
+def test_defaults_fit_the_machine(digits):
+    assert default_spec("digits") == replace(digits, device=best_device(), threads=usual_threads())
+    assert 1 <= usual_threads() <= 4
+
+
+def test_the_id_of_a_fixed_spec_is_what_it_always_was():
+    # Ids name folders of finished runs. Whoever changes this one gives every one of them another name.
+    assert GOLDEN.id == "8b26856ecd"
+    assert GOLDEN.name == "cifar10-cifarnet-bilevel-uniform-0.5"
+
+
+def test_the_id_depends_on_no_order_and_on_no_way_of_writing_numbers():
+    plain = to_plain(GOLDEN)
+    turned = {key: dict(reversed(value.items())) if isinstance(value, dict) else value for key, value in plain.items()}
+    assert from_plain(RunSpec, dict(reversed(turned.items()))).id == GOLDEN.id
+    for key in ("method.lam", "optimizer.lr", "optimizer.arguments.momentum"):
+        one, other = (with_value(GOLDEN, key, value) for value in (1, 1.0))
+        assert one == other
+        assert one.id == other.id
+
+
+VARIANTS = [
+    *({"method": SgdSpec()}, {"method": UniformSpec()}, {"method": UniformSpec(use_validation=True)}),
+    *({"method": BilevelSpec(mu=0.02)}, {"method": BilevelSpec(per_layer=True)}, {"noise": None}),
+    *({"noise": NoiseSpec("pair", 0.5)}, {"noise": NoiseSpec("uniform", 0.4)}, {"optimizer": OptimizerSpec("Adam")}),
+    *({"schedule": Constant()}, {"schedule": Exponential(0.9)}, {"group": GroupSpec(num_batches=4)}),
+    *({"group": GroupSpec(holdout=0.1)}, {"group": GroupSpec(matched=False)}, {"epochs": 7}, {"seed": 4}),
+    *({"device": "cuda"}, {"precision": "bfloat16"}, {"threads": 3}, {"evaluate_every": 2}, {"zeroed_steps": 5}),
+    {"network": {"name": "cifarnet", "weights": "a.safetensors"}},
+    {"data": {"name": "cifar10", "recipe": "cifarnet", "limit": 100}},
+]
+
+
+def test_every_variant_has_an_id_of_its_own_and_survives_its_files(tmp_path):
+    specs = [GOLDEN, *(replace(GOLDEN, **variant) for variant in VARIANTS)]
+    assert {name for variant in VARIANTS for name in variant} == {each.name for each in fields(RunSpec)}
+    assert len({spec.id for spec in specs}) == len(set(specs)) == len(specs)
+    for spec in specs:
+        for name in ("run.json", "run.toml"):
+            save_spec(spec, tmp_path / name)
+            assert load_spec(tmp_path / name) == spec
+
+
+METHODS = st.one_of(
+    st.just(SgdSpec()),
+    st.builds(UniformSpec, st.booleans()),
+    st.builds(
+        BilevelSpec,
+        mu=st.floats(0, 10),
+        lam=st.floats(1e-6, 1e6),
+        normalize=st.booleans(),
+        per_layer=st.booleans(),
+        solver=st.sampled_from(["diagonal", "exact"]),
+        shared_dropout=st.booleans(),
+    ),
+)
+SCHEDULES = st.one_of(
+    st.sampled_from([Constant(), Linear()]),
+    st.builds(Exponential, st.floats(0.01, 1)),
+    st.builds(Steps, st.lists(st.floats(0.01, 0.99), max_size=3).map(tuple), st.floats(0.01, 1)),
+    st.builds(Phases, st.integers(2, 10), st.floats(1, 1000)),
+)
+OPTIMIZERS = st.one_of(
+    st.builds(OptimizerSpec, st.just("SGD"), st.floats(1e-6, 10), st.fixed_dictionaries({"momentum": st.floats(0, 1)})),
+    st.builds(
+        OptimizerSpec,
+        st.just("Adam"),
+        st.floats(1e-6, 10),
+        st.fixed_dictionaries({}, optional={"betas": st.tuples(st.floats(0, 0.9), st.floats(0, 0.9))}),
+        st.sampled_from(["weights", "all"]),
+    ),
+)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+SPECS = st.builds(
+    RunSpec,
+    data=st.fixed_dictionaries(
+        {"name": st.just("folder"), "path": TEXT, "view": st.just("thumbnail"), "recipe": st.just("cifarnet")},
+        optional={"limit": st.integers(1), "test_rate": st.floats(0.01, 0.99)},
+    ),
+    network=st.just("cifarnet") | st.fixed_dictionaries({"name": st.just("cifarnet"), "weights": TEXT}),
+    method=METHODS,
+    noise=st.none() | st.builds(NoiseSpec, st.sampled_from(["uniform", "pair"]), st.floats(0, 1)),
+    optimizer=OPTIMIZERS,
+    schedule=SCHEDULES,
+    group=st.builds(GroupSpec, st.integers(2, 99), st.integers(1, 99), st.sampled_from(["shuffled", "stratified"])),
+    epochs=st.integers(1),
+    seed=st.integers(0, 2**32 - 1),
+)
+
+
+@given(spec=SPECS)
+def test_any_run_comes_back_from_plain_values_and_files(spec, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp()
+    loaded = [from_plain(RunSpec, to_plain(spec)), from_plain(RunSpec, json.loads(json.dumps(to_plain(spec))))]
+    if spec.epochs < 2**63 and (spec.data.limit or 0) < 2**63:
+        for name in ("run.json", "run.toml"):
+            save_spec(spec, folder / name)
+            loaded.append(load_spec(folder / name))
+    for each in loaded:
+        assert each == spec
+        assert each.id == spec.id
+        assert hash(each) == hash(spec)
+        assert to_plain(each) == to_plain(spec)
+
+
+def test_a_run_is_frozen_all_the_way_down(digits):
+    for owner, name in ((digits, "seed"), (digits.data, "name"), (digits.method, "mu"), (digits.group, "holdout")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(owner, name, 1)
+
+
+def test_making_a_run_draws_no_random_numbers():
+    before = torch.get_rng_state()
+    for data, network in POSSIBLE_PAIRS:
+        made(data, network)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("method", "matched", "expected"),
+    [
+        *(("bilevel", None, True), ("uniform", None, True), ("sgd", None, False), ("cross-validated", None, False)),
+        *(("bilevel", False, False), ("bilevel", True, True), ("sgd", False, False)),
+    ],
+)
+def test_mini_batches_are_matched_where_the_method_compares_unless_told(digits, method, matched, expected):
+    spec = with_value(with_value(digits, "method", method), "group.matched", matched)
+    assert spec.matched is expected
+
+
+def test_names_are_fit_for_folders(digits):
+    assert digits.name == "digits-digit-cnn-bilevel"
+    assert with_value(default_spec("cifar10"), "data.labels", "worst").name == "cifar10-worst-cifarnet-bilevel"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "check"),
+    [
+        ("method", "uniform", lambda spec: spec.method == UniformSpec()),
+        ("method.kind", "sgd", lambda spec: spec.method == SgdSpec()),
+        ("method.mu", "0", lambda spec: spec.method == BilevelSpec(mu=0.0)),
+        ("noise", "pair:0.25", lambda spec: spec.noise == NoiseSpec("pair", 0.25)),
+        ("optimizer", "AdamW", lambda spec: spec.optimizer == OptimizerSpec("AdamW")),
+        ("optimizer", '{"name": "Adam", "lr": 1e-3}', lambda spec: spec.optimizer == OptimizerSpec("Adam", 0.001)),
+        ("optimizer.arguments.nesterov", "true", lambda spec: spec.optimizer.arguments["nesterov"] is True),
+        ("schedule", "phases", lambda spec: spec.schedule == Phases()),
+        ("schedule", '{"kind": "steps", "at": [0.25]}', lambda spec: spec.schedule == Steps(at=(0.25,))),
+        ("group.holdout", "0.1", lambda spec: spec.group.holdout == 0.1),
+        ("data.limit", "100", lambda spec: spec.data.limit == 100),
+        ("network.weights", "a.safetensors", lambda spec: spec.network.weights == "a.safetensors"),
+    ],
+)
+def test_changes_as_people_write_them(digits, key, value, check):
+    changed = with_value(digits, key, value)
+    assert check(changed)
+    assert changed.id != digits.id
+
+
+def test_the_kind_of_noise_is_changed_without_its_rate(digits):
+    noisy = with_value(digits, "noise", "uniform:0.3")
+    assert with_value(noisy, "noise.kind", "pair").noise == NoiseSpec("pair", 0.3)
+    assert with_value(noisy, "noise", None) == digits
