@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from tests.contracts.loop import K, collect, every_step, filled
 from tests.models import build, flat_grad, images

@@ -16,33 +16,26 @@ from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.choice import choose
 from deepbilevel.gradients import Blocks, Gradients, add_gradients, silence_unless, widen_gradients
+from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, Parameters, check_num_batches, owning_modules
 
 Block = Literal["parameter", "filter", "layer", "model"]
 
 
-@dataclass(frozen=True, eq=False)
-class CrossValidatedReport:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CrossValidatedReport(GroupReport):
     """What one step did. Tensors stay on the device.
 
     Attributes:
-        shared: the mean of ``a`` over all parameters: how much of the gradient the mini-batches have in common.
         weights: what each of the k mini-batches counted: ``1 / k``, or 0 where its gradient was not finite.
+        shared: the mean of ``a`` over all parameters: how much of the gradient the mini-batches have in common.
         norms: length of each of the k gradients.
         losses: the k losses.
         finite: for each of the k mini-batches whether its gradient was finite.
     """
 
     shared: Tensor
-    weights: Tensor
     norms: Tensor
-    losses: Tensor
-    finite: Tensor
-
-    @property
-    def skipped(self) -> tuple[int, ...]:
-        """Positions in the group of mini-batches whose gradient was not finite."""
-        return tuple(torch.nonzero(~self.finite).flatten().tolist())
 
     @property
     def applied(self) -> bool:
@@ -139,7 +132,8 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         else:
             shared = self._shrink_blocks(count, self._square_sums)
         weights = finite / count.clamp(min=1)
-        return self._sum, finite, CrossValidatedReport(shared, weights, norms, losses, finite)
+        report = CrossValidatedReport(shared=shared, weights=weights, norms=norms, losses=losses, finite=finite)
+        return self._sum, finite, report
 
     def _shrink_finely(self, count: Tensor) -> Tensor:
         total = torch.zeros((), device=count.device)

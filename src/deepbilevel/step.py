@@ -12,14 +12,15 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.gradients import Blocks, Gradients, WeightedGradientSum
+from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, Parameters, check_num_batches, owning_modules
 from deepbilevel.rule import bilevel_weights, check_rule, exact_weights, l1_divisor
 
 Solver = Literal["diagonal", "exact"]
 
 
-@dataclass(frozen=True, eq=False)
-class StepReport:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StepReport(GroupReport):
     """What one bilevel step did. Tensors stay on the device, so a report nobody reads costs no waiting.
 
     With ``per_layer=True`` every entry of a mini-batch becomes a row with one column per layer.
@@ -33,22 +34,9 @@ class StepReport:
         finite: for each of the k mini-batches whether its gradient was finite.
     """
 
-    weights: Tensor
     raw_weights: Tensor
     agreement: Tensor
     norms: Tensor
-    losses: Tensor
-    finite: Tensor
-
-    @property
-    def skipped(self) -> tuple[int, ...]:
-        """Positions in the group of mini-batches whose gradient was not finite; 0 is the validation mini-batch."""
-        return tuple(torch.nonzero(~self.finite).flatten().tolist())
-
-    @property
-    def applied(self) -> bool:
-        """Whether anything was learned: false when the step's gradient was zeroed."""
-        return bool((self.weights != 0).any())
 
 
 class Bilevel(GroupStep[StepReport]):

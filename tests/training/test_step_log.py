@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional as F
 
 from deepbilevel import Bilevel
-from deepbilevel.methods import Average, AverageReport
+from deepbilevel.group_report import GroupReport
+from deepbilevel.methods import Average
 from deepbilevel.training.packing import pack, unpack
 from deepbilevel.training.step_log import StepLog, read_steps, write_steps
 from tests.models import build, images
@@ -111,12 +112,12 @@ def test_a_state_of_no_steps_is_empty():
 def test_rows_of_a_gpu_follow_those_of_a_checkpoint():
     log = StepLog()
     log.load_state_dict({"losses": torch.ones(1, 2)})
-    log.add(AverageReport(*(torch.ones(2, device="cuda") for _ in range(3))))
+    log.add(GroupReport(**{name: torch.ones(2, device="cuda") for name in ("weights", "losses", "finite")}))
     assert log.columns()["losses"].tolist() == [[1, 1], [1, 1]]
 
 
 def report(weights, losses, finite):
-    return AverageReport(torch.tensor(weights), torch.tensor(losses), torch.tensor(finite))
+    return GroupReport(weights=torch.tensor(weights), losses=torch.tensor(losses), finite=torch.tensor(finite))
 
 
 def test_the_summary_by_hand():

@@ -3,7 +3,6 @@
 With a group of one mini-batch it is ordinary training, with k it is gradient accumulation.
 """
 
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -12,30 +11,11 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.gradients import Blocks, Gradients
+from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, Parameters
 
 
-@dataclass(frozen=True, eq=False)
-class AverageReport:
-    """What one averaged step did; tensors stay on the device.
-
-    Attributes:
-        weights: of each mini-batch that was learned from.
-        losses: of every mini-batch of the group.
-        finite: for each mini-batch of the group whether its gradient was finite.
-    """
-
-    weights: Tensor
-    losses: Tensor
-    finite: Tensor
-
-    @property
-    def applied(self) -> bool:
-        """Averaging learns from whatever it gets."""
-        return True
-
-
-class Average(GroupStep[AverageReport]):
+class Average(GroupStep[GroupReport]):
     """Fill ``.grad`` with the mean of a group's gradients; nothing is skipped, as in a plain loop.
 
     >>> model = torch.nn.Linear(1, 1, bias=False)
@@ -92,11 +72,11 @@ class Average(GroupStep[AverageReport]):
             held = self._sum.get(key)
             self._sum[key] = gradient if held is None else held.add_(gradient)
 
-    def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, AverageReport]:
+    def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, GroupReport]:
         num_used = self.num_batches - self.leave_out
         for gradient in self._sum.values():
             gradient.div_(num_used)  # a plain number: 1/3 as a tensor would have float32's precision
         finite = torch.isfinite(torch.stack(self._sq_norms)).all(dim=1)
         weights = torch.full((num_used,), 1 / num_used, device=losses.device)
         # A scaler finds in `.grad` what was learned from; to be told again, it would lower its scale twice.
-        return self._sum, finite[: self.leave_out], AverageReport(weights, losses, finite)
+        return self._sum, finite[: self.leave_out], GroupReport(weights=weights, losses=losses, finite=finite)

@@ -109,6 +109,8 @@ class TrainingLoop:
             self.epoch, self.group = self.epoch + 1, 0
             self.steps.clear()
             yield done
+        if self._zeroed_in_a_row >= self.parts.groups.num_groups:
+            raise DivergedError(f"nothing was learned in the last {self._zeroed_in_a_row} steps of the run")
 
     def _train(self) -> Iterator[Progress]:
         parts = self.parts
