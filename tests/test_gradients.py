@@ -1,10 +1,14 @@
 """The weighted sum: on a CPU, where a weight is read at once, and on a device, where nobody waits for it."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from deepbilevel import gradients
+from deepbilevel import Bilevel, gradients
 from deepbilevel.gradients import Blocks, WeightedGradientSum
+from tests.contracts.loop import K, filled
+from tests.models import build, images
 
 NAN, INF = float("nan"), float("inf")
 
@@ -57,3 +61,22 @@ def test_weights_beyond_the_range_of_numbers_leave_zeros(at_hand, monkeypatch):
     groups = [{p: torch.ones(2) for p in range(3)}] * 2
     total = weighted_sum([[INF, INF], [1.0, -INF]], groups, at_hand=at_hand, monkeypatch=monkeypatch, divisor=INF)
     assert all(torch.equal(total[p], torch.zeros(2)) for p in range(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("at_hand", [True, False])
+def test_squared_norms_are_added_up_per_block_in_float32_at_least(dtype, at_hand, monkeypatch):
+    monkeypatch.setattr(gradients, "_is_at_hand", lambda numbers: at_hand)
+    group = {0: torch.full((300,), 20.0, dtype=dtype), 2: torch.full((2, 2), 0.5, dtype=dtype)}
+    norms = Blocks([0, 0, 1]).sq_norms(group)
+    assert norms.tolist() == pytest.approx([120_000.0, 1.0])  # beyond float16's 65504
+    assert norms.dtype == torch.promote_types(dtype, torch.float32)
+
+
+@pytest.mark.parametrize("settings", [{}, {"per_layer": True}, {"solver": "exact"}, {"normalize": False}], ids=str)
+def test_a_step_is_the_same_on_a_device_and_on_a_cpu(settings, monkeypatch):
+    results = []
+    for at_hand in (True, False):
+        monkeypatch.setattr(gradients, "_is_at_hand", lambda numbers, at_hand=at_hand: at_hand)
+        results.append(filled(build("CifarNet-like"), partial(Bilevel, **settings), images(K)))
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-15)

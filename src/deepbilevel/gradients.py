@@ -15,6 +15,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+_WIDE = {torch.float32, torch.float64}
+
 Gradients = dict[int, Tensor]
 """Position of a parameter -> its gradient. A parameter the loss did not touch has no entry."""
 
@@ -43,7 +45,10 @@ def scale_gradients(gradients: Gradients, factor: Tensor) -> None:
 
 def widen_gradients(gradients: Gradients) -> Gradients:
     """Return gradients of float32 at the least: adding up in half precision would lose what is small."""
-    return {p: each.to(torch.promote_types(each.dtype, torch.float32)) for p, each in gradients.items()}
+    return {
+        p: each if each.dtype in _WIDE else each.to(torch.promote_types(each.dtype, torch.float32))
+        for p, each in gradients.items()
+    }
 
 
 def add_gradients(sums: Gradients, gradients: Gradients) -> None:
@@ -87,7 +92,11 @@ class Blocks:
 
     def sq_norms(self, gradients: Gradients) -> Tensor:
         """Return the squared norms ``|gradient|^2``, shape ``[num_blocks]``."""
-        norms = torch._foreach_norm(list(gradients.values()), 2, dtype=_at_least_float32(gradients))
+        wide = _at_least_float32(gradients)
+        if _is_at_hand(next(iter(gradients.values()))):
+            # Without launches to save, the inner product is the faster way over memory.
+            return self._sum({p: _dot(each, each, wide) for p, each in gradients.items()})
+        norms = torch._foreach_norm(list(gradients.values()), 2, dtype=wide)
         return self._sum(dict(zip(gradients, torch.stack(norms).square(), strict=True)))
 
     def each(self, operation: Callable[[list[Tensor], Tensor], None], gradients: Gradients, numbers: Tensor) -> None:
@@ -103,6 +112,8 @@ class Blocks:
 
     def _sum(self, parts: dict[int, Tensor]) -> Tensor:
         """Add up one number per parameter to one number per block."""
+        if len(self._members) == 1:
+            return torch.stack(list(parts.values())).sum().reshape(1)
         blocks = [[parts[position] for position in members if position in parts] for members in self._members]
         # One stack for all blocks, and a split that views it: a small operation costs as much as a small layer.
         numbers = torch.stack([part for block in blocks for part in block])
@@ -123,25 +134,26 @@ class WeightedGradientSum:
     def add(self, weights: Tensor, gradients: Gradients) -> None:
         """Add ``weights[block] * gradient``. The gradients are used up: they are overwritten or kept."""
         gradients = widen_gradients(gradients)
-        known = {position: gradients[position] for position in gradients if position in self._sum}
-        new = {position: gradient for position, gradient in gradients.items() if position not in self._sum}
-        self._scale(weights, new)
-        self._sum.update(new)
         if _is_at_hand(weights):
-            # A number is read without waiting, and one pass over memory does what takes three on a device.
-            for positions, weight in zip(self._blocks.present(known), weights.tolist(), strict=True):
-                if positions and weight != 0:
-                    sums = [self._sum[position] for position in positions]
-                    torch._foreach_add_(sums, [known[position] for position in positions], alpha=weight)
-        elif known:
-            self._scale(weights, known)
-            torch._foreach_add_([self._sum[position] for position in known], list(known.values()))
-
-    def _scale(self, weights: Tensor, gradients: Gradients) -> None:
+            self._add_at_once(weights.tolist(), gradients)
+            return
         for gradient in gradients.values():
             # 0 * nan is nan: a weight of zero alone does not silence a gradient that is not finite.
             gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
         self._blocks.each(torch._foreach_mul_, gradients, weights)
+        add_gradients(self._sum, gradients)
+
+    def _add_at_once(self, weights: list[float], gradients: Gradients) -> None:
+        """Do the same where weights are numbers: in one pass over memory, and in none if the weight is zero."""
+        for weight, positions in zip(weights, self._blocks.present(gradients), strict=True):
+            known = [position for position in positions if position in self._sum]
+            if known and weight != 0:
+                sums = [self._sum[position] for position in known]
+                torch._foreach_add_(sums, [gradients[position] for position in known], alpha=weight)
+            for position in positions:
+                if position not in self._sum:
+                    gradient = gradients[position]
+                    self._sum[position] = gradient.mul_(weight) if weight != 0 else gradient.zero_()
 
     def divided_by(self, divisors: Tensor) -> Gradients:
         """Return the sum divided by ``divisors[block]``; an infinite divisor gives zero. The sum is used up."""
@@ -163,7 +175,10 @@ def _dot(left: Tensor, right: Tensor, wide: torch.dtype) -> Tensor:
         # channels_last gradient where `.flatten()` would have to copy it.
         order = sorted(range(left.dim()), key=left.stride, reverse=True)
         left, right = left.permute(order), right.permute(order)
-    return torch.dot(left.reshape(-1).to(wide), right.reshape(-1).to(wide))
+    left, right = left.reshape(-1), right.reshape(-1)
+    if left.dtype != wide or right.dtype != wide:
+        left, right = left.to(wide), right.to(wide)
+    return torch.dot(left, right)
 
 
 def _at_least_float32(gradients: Gradients) -> torch.dtype:

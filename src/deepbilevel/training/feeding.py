@@ -117,7 +117,7 @@ class Feed:
         """Return the images of each chunk as stored or cut out, uint8."""
         if isinstance(self.data, ImagesInMemory):
             images = self.data.images
-            return (images[[index for index, _ in chunk]] for chunk in keys)
+            return (images.index_select(0, torch.tensor([index for index, _ in chunk])) for chunk in keys)
         if not isinstance(self.data, ImagesOnDisk) or self._view is None:
             raise TypeError(f"data must be images in memory, or on disk with a view, got {type(self.data).__name__}")
         # A loader draws a number at its start; from its own generator, the run's random numbers are not disturbed.
