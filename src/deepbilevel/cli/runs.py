@@ -41,13 +41,14 @@ def list_runs(out: OutOption = Path("runs"), as_json: JsonOption = False) -> Non
     if as_json:
         typer.echo(json.dumps([_brief(entry) for entry in entries]))
         return
-    table = _table("name", "id", "status", "epoch", "test, last", "test, best", "date", numbers=slice(3, 6))
+    table = _table("name", "id", "status", "epoch", "last", "best", "date", numbers=slice(3, 6))
+    table.caption = "last and best: test results in percent"
     for entry in entries:
         brief = _brief(entry)
-        epoch = f"{brief['epoch']} of {brief['epochs']}" if entry.record else ""
+        epoch = f"{brief['epoch']}/{brief['epochs']}" if entry.record else ""
         figures = [_short(brief[name]) for name in ("test", "best")]
         table.add_row(
-            escape(entry.name), entry.id, entry.status, epoch, *figures, entry.changed.strftime("%Y-%m-%d %H:%M")
+            escape(entry.name), entry.id, entry.status, epoch, *figures, entry.changed.strftime("%m-%d %H:%M")
         )
     Console().print(table if entries else f"no runs in {out}")
     for entry in entries:
@@ -216,7 +217,7 @@ def _print_comparison(entries: "list[RunEntry]", keys: list[str], rows: list[dic
 
     extra = [name for name in ("status", "metric") if len({row[name] for row in rows} | {_usual(name, rows)}) > 1]
     first = len(keys) + 1 + len(extra)
-    table = _table("id", *keys, *extra, *map(_title, FIGURES), numbers=slice(first, None))
+    table = _table("id", *map(_setting_title, keys), *extra, *map(_title, FIGURES), numbers=slice(first, None))
     for entry, row in zip(entries, rows, strict=True):
         settings = [escape(_setting(row["settings"][key])) for key in keys]
         table.add_row(entry.id, *settings, *(row[name] for name in extra), *(_short(row[name]) for name in FIGURES))
@@ -232,9 +233,9 @@ def _print_summaries(keys: list[str], summaries: "list[Any]") -> None:
 
     from deepbilevel.training.comparison import FIGURES
 
-    if not summaries:
-        return
-    table = _table(*keys, "seeds", *map(_title, FIGURES), numbers=slice(len(keys) + 1, None))
+    if all(len(summary.seeds) == 1 for summary in summaries):
+        return  # the table above has said it all
+    table = _table(*map(_setting_title, keys), "seeds", *map(_title, FIGURES), numbers=slice(len(keys) + 1, None))
     for summary in summaries:
         count = len(summary.seeds)
         settings = [escape(_setting(summary.settings[key])) for key in keys]
@@ -248,9 +249,17 @@ def _table(*columns: str, numbers: slice | None = None) -> "Table":
     from rich.table import Table
 
     table = Table(*columns, caption_justify="left")
+    for column in table.columns:
+        # Names may take several lines; a number or an id that is cut off is of no use.
+        column.overflow = "fold"
+        column.no_wrap = column.header in {"id", "date", "last", "best", "epoch"}
     for column in table.columns[numbers] if numbers is not None else []:
         column.justify = "right"
     return table
+
+
+def _setting_title(key: str) -> str:
+    return key.removesuffix(".kind")
 
 
 def _title(figure: str) -> str:

@@ -148,10 +148,19 @@ def flatten(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differing_settings(entries: Sequence[RunEntry]) -> list[str]:
-    """Return the dotted keys of the settings in which runs differ, in the order of specs."""
+    """Return the dotted keys of the settings in which runs differ, in the order of specs.
+
+    Where runs differ in the kind of something, what only one of the kinds has follows from it and is left out.
+    """
     flat = [flatten(entry.record["spec"]) for entry in entries]
     keys = dict.fromkeys(key for each in flat for key in each)
-    return [key for key in keys if len({_as_text(each, key) for each in flat}) > 1]
+    kinds = {key.removesuffix("kind") for key in keys if key.endswith(".kind") and len(_values(flat, key)) > 1}
+    return [
+        key
+        for key in keys
+        if len(_values(flat, key)) > 1
+        or (any(key not in each for each in flat) and not any(key.startswith(prefix) for prefix in kinds))
+    ]
 
 
 def summarize_seeds(entries: Sequence[RunEntry]) -> list[Summary]:
@@ -177,5 +186,5 @@ def _figure(values: Sequence[float]) -> Figure:
     return Figure(mean(values), stdev(values) if len(values) > 1 else None)
 
 
-def _as_text(flat: Mapping[str, Any], key: str) -> str:
-    return json.dumps(flat[key], sort_keys=True) if key in flat else ""
+def _values(flat: Sequence[Mapping[str, Any]], key: str) -> set[str]:
+    return {json.dumps(each[key], sort_keys=True) for each in flat if key in each}
