@@ -37,6 +37,10 @@ IMPOSSIBLE = [
     (changed(DIGITS, method="sgd", group__holdout=0.1), "group.holdout is for methods that validate; sgd would waste"),
     (changed(DIGITS, method="sgd", group__matched=True), "group.matched is for methods that compare; sgd takes"),
     (changed(VOC, noise="uniform:0.5"), "noise uniform:0.5 needs one label per image; voc2007 has several"),
+    (
+        changed(VOC, loss="label-smoothing"),
+        "loss label-smoothing needs one label per image; voc2007 has several, whose",
+    ),
     (changed(CIFAR, data__labels="worst", noise="pair:0.1"), "noise pair:0.1 would fall on data.labels 'worst'"),
     (changed(CIFAR, data__labels="worst", data__split="test"), "labels 'worst' are of the training images, not of"),
     (changed(CIFAR, data__labels="noisy_fine"), "unknown label set of cifar10 'noisy_fine'"),
@@ -73,6 +77,7 @@ OUT_OF_RANGE = [
     (changed(DIGITS, group__holdout=0), "holdout must be a fraction between 0 and 1, got 0.0"),
     (changed(DIGITS, method={"kind": "bilevel", "mu": -1}), "method: mu must be finite and not negative, got -1.0"),
     (changed(DIGITS, method={"kind": "bilevel", "lam": 0}), "method: lam must be positive and finite, got 0.0"),
+    (changed(DIGITS, loss={"kind": "label-smoothing", "rate": 1}), "loss: rate must lie in 0 .. 1, .*, got 1.0"),
     (changed(DIGITS, noise="uniform:2"), "rate must lie between 0 and 1, got 2.0"),
     (changed(DIGITS, noise={"kind": "uniform", "rate": -0.5}), "noise: rate must lie between 0 and 1, got -0.5"),
     (changed(DIGITS, schedule={"kind": "steps", "at": [2]}), r"schedule: at must hold shares .*, got \[2.0\]"),
@@ -89,6 +94,7 @@ MISSPELT = [
     (changed(DIGITS, method={"kind": "sgd", "mu": 1}), "unknown key 'method.mu'; there is none"),
     (changed(DIGITS, method="bilevl"), "unknown method 'bilevl'; did you mean 'bilevel'"),
     (changed(DIGITS, method={"kind": "bilevl"}), "unknown method 'bilevl'; did you mean 'bilevel'"),
+    (changed(DIGITS, loss="crossentropy"), "unknown loss 'crossentropy'; did you mean 'cross-entropy'"),
     (changed(DIGITS, schedule="step"), "unknown schedule 'step'; did you mean 'steps'"),
     (changed(DIGITS, noise="unifrm:0.5"), "unknown kind of noise 'unifrm'; did you mean 'uniform'"),
     (changed(DIGITS, noise="uniform"), "noise must be written kind:rate, such as 'uniform:0.5', got 'uniform'"),
@@ -171,7 +177,7 @@ def test_no_field_was_forgotten():
         for key, value in plain.items()
         for name in (value if isinstance(value, dict) else [key])
     }
-    assert leaves - tried == {"noise", "method.kind", "schedule.kind", "data.view", "optimizer.arguments"}
+    assert leaves - tried == {"noise", "method.kind", "loss.kind", "schedule.kind", "data.view", "optimizer.arguments"}
 
 
 @pytest.mark.parametrize("key", [*WHOLE[:5], *CHOICES, "data.name", "network.name", "method.mu", "optimizer.lr"])

@@ -14,7 +14,7 @@ import torch
 from deepbilevel.data import find_recipe
 from deepbilevel.data.spec import DataSpec
 from deepbilevel.data.views import find_view
-from deepbilevel.methods import BilevelSpec, MethodSpec, UniformSpec
+from deepbilevel.methods import BilevelSpec, CrossEntropy, LossSpec, MethodSpec, UniformSpec
 from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.noise import NoiseSpec
@@ -35,6 +35,7 @@ class RunSpec:
         data: the images.
         network: what is trained.
         method: what a group of mini-batches becomes.
+        loss: of a mini-batch; images with several labels have binary cross-entropy.
         noise: how labels are made wrong, if they are.
         group: how images are grouped.
         epochs: passes over the training images.
@@ -48,6 +49,7 @@ class RunSpec:
     data: DataSpec
     network: NetworkSpec
     method: MethodSpec = field(default_factory=BilevelSpec)
+    loss: LossSpec = field(default_factory=CrossEntropy)
     noise: NoiseSpec | None = None
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
     schedule: ScheduleSpec = field(default_factory=Constant)
@@ -81,11 +83,14 @@ class RunSpec:
         self._check_images_fit()
 
     def _check_labels(self) -> None:
-        if self.noise is None:
-            return
-        if self.data.entry.multi_label:
+        if self.data.entry.multi_label and self.noise is not None:
             raise SpecError(f"noise {self.noise} needs one label per image; {self.data.name} has several")
-        if self.data.labels is not None:
+        if self.data.entry.multi_label and self.loss != CrossEntropy():
+            raise SpecError(
+                f"loss {self.loss.kind} needs one label per image; {self.data.name} has several, whose loss is binary "
+                "cross-entropy: leave loss as it is"
+            )
+        if self.noise is not None and self.data.labels is not None:
             raise SpecError(
                 f"noise {self.noise} would fall on data.labels {self.data.labels!r}, noisy already; drop one"
             )
@@ -123,8 +128,10 @@ class RunSpec:
 
     @property
     def name(self) -> str:
-        """What the run is, for people: data, network, method and noise."""
-        parts = [self.data.name, self.data.labels, self.network.name, self.method.kind, self.noise and str(self.noise)]
+        """What the run is, for people: data, network, method, noise, and the loss where it is not the usual one."""
+        loss = None if isinstance(self.loss, CrossEntropy) else self.loss.kind
+        noise = self.noise and str(self.noise)
+        parts = [self.data.name, self.data.labels, self.network.name, self.method.kind, loss, noise]
         return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(part for part in parts if part))
 
     @property
