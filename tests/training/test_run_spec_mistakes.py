@@ -41,6 +41,8 @@ IMPOSSIBLE = [
         changed(VOC, loss="label-smoothing"),
         "loss label-smoothing needs one label per image; voc2007 has several, whose",
     ),
+    (changed(VOC, mixing="mixup"), "mixing mixup needs one label per image; voc2007 has several, and some that do not"),
+    (changed(DIGITS, mixing="mixup", group__batch_size=1), "mixing mixup blends .* group.batch_size 1 leaves .* alone"),
     (changed(CIFAR, data__labels="worst", noise="pair:0.1"), "noise pair:0.1 would fall on data.labels 'worst'"),
     (changed(CIFAR, data__labels="worst", data__split="test"), "labels 'worst' are of the training images, not of"),
     (changed(CIFAR, data__labels="noisy_fine"), "unknown label set of cifar10 'noisy_fine'"),
@@ -78,6 +80,8 @@ OUT_OF_RANGE = [
     (changed(DIGITS, method={"kind": "bilevel", "mu": -1}), "method: mu must be finite and not negative, got -1.0"),
     (changed(DIGITS, method={"kind": "bilevel", "lam": 0}), "method: lam must be positive and finite, got 0.0"),
     (changed(DIGITS, loss={"kind": "label-smoothing", "rate": 1}), "loss: rate must lie in 0 .. 1, .*, got 1.0"),
+    (changed(DIGITS, mixing={"kind": "mixup", "alpha": 0}), "mixing: alpha must be more than 0 .*, got 0.0"),
+    (changed(DIGITS, mixing={"kind": "mixup", "alpha": 2e3}), "mixing: alpha must be .* at most 1000, .*, got 2000.0"),
     (changed(DIGITS, noise="uniform:2"), "rate must lie between 0 and 1, got 2.0"),
     (changed(DIGITS, noise={"kind": "uniform", "rate": -0.5}), "noise: rate must lie between 0 and 1, got -0.5"),
     (changed(DIGITS, schedule={"kind": "steps", "at": [2]}), r"schedule: at must hold shares .*, got \[2.0\]"),
@@ -95,6 +99,9 @@ MISSPELT = [
     (changed(DIGITS, method="bilevl"), "unknown method 'bilevl'; did you mean 'bilevel'"),
     (changed(DIGITS, method={"kind": "bilevl"}), "unknown method 'bilevl'; did you mean 'bilevel'"),
     (changed(DIGITS, loss="crossentropy"), "unknown loss 'crossentropy'; did you mean 'cross-entropy'"),
+    (changed(DIGITS, mixing="mixap"), "unknown mixing 'mixap'; did you mean 'mixup'"),
+    (changed(DIGITS, mixing={"kind": "mixup", "alfa": 1}), "unknown key 'mixing.alfa'; did you mean 'mixing.alpha'"),
+    (changed(DIGITS, mixing={"alpha": 1}), "mixing must be one of mixup or a table with that kind, got {'alpha': 1}"),
     (changed(DIGITS, schedule="step"), "unknown schedule 'step'; did you mean 'steps'"),
     (changed(DIGITS, noise="unifrm:0.5"), "unknown kind of noise 'unifrm'; did you mean 'uniform'"),
     (changed(DIGITS, noise="uniform"), "noise must be written kind:rate, such as 'uniform:0.5', got 'uniform'"),
@@ -177,7 +184,15 @@ def test_no_field_was_forgotten():
         for key, value in plain.items()
         for name in (value if isinstance(value, dict) else [key])
     }
-    assert leaves - tried == {"noise", "method.kind", "loss.kind", "schedule.kind", "data.view", "optimizer.arguments"}
+    assert leaves - tried == {
+        "noise",
+        "method.kind",
+        "loss.kind",
+        "mixing",
+        "schedule.kind",
+        "data.view",
+        "optimizer.arguments",
+    }
 
 
 @pytest.mark.parametrize("key", [*WHOLE[:5], *CHOICES, "data.name", "network.name", "method.mu", "optimizer.lr"])

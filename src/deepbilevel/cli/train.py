@@ -30,6 +30,7 @@ def train(
             help="cross-entropy (the default), generalized-cross-entropy, label-smoothing, bootstrap-hard or -soft."
         ),
     ] = None,
+    mixing: Annotated[str | None, typer.Option(help="mixup: blend images and labels in pairs.")] = None,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
@@ -62,8 +63,8 @@ def train(
 
     with errors_as_messages(WRONG_USAGE):
         spec = _resolve(data, data_dir, network, spec_file)
-        given = {"method": method, "loss": loss, "noise": noise, "epochs": epochs, "data.limit": limit}
-        spec = _changed(spec, {**given, "threads": threads, "seed": seed}, settings or [])
+        given = {"method": method, "loss": loss, "mixing": mixing, "noise": noise, "epochs": epochs}
+        spec = _changed(spec, {**given, "data.limit": limit, "threads": threads, "seed": seed}, settings or [])
         numbers = _parse_seeds(seeds, seed)
     specs = [spec if number is None else replace(spec, seed=number) for number in numbers]
     if dry_run:

@@ -1,7 +1,7 @@
-"""Ways to train, as independent choices: what the loss is, and what a group of mini-batches becomes.
+"""Ways to train, as three independent choices, so that no combination needs a class of its own.
 
-The first is a spec that is a function (``losses.py``); the second a spec (``spec.py``) and a step with the loop
-contract of ``group_step.py``. Any of the one goes with any of the other.
+How images and labels are mixed (``mixing.py``) and what the loss is (``losses.py``) are specs that are also functions;
+what a group of mini-batches becomes is a spec (``spec.py``) and a step with the loop contract of ``group_step.py``.
 """
 
 from deepbilevel.methods.average import Average
@@ -14,6 +14,7 @@ from deepbilevel.methods.losses import (
     LossSpec,
     SoftBootstrap,
 )
+from deepbilevel.methods.mixing import Mixup
 from deepbilevel.methods.spec import METHODS, BilevelSpec, CrossValidatedSpec, MethodSpec, SgdSpec, UniformSpec
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "LabelSmoothing",
     "LossSpec",
     "MethodSpec",
+    "Mixup",
     "SgdSpec",
     "SoftBootstrap",
     "UniformSpec",

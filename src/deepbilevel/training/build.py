@@ -129,7 +129,7 @@ def make_feed(spec: RunSpec, data: ImageSet, device: torch.device, *, split: Any
     side = NETWORKS[spec.network.name].input_shape[1]
     view = None if spec.data.view is None else find_view(spec.data.view, side)
     recipe = find_recipe(spec.data.recipe)
-    return Feed(data, recipe, view, split=split, seed=spec.seed, device=device, workers=workers)
+    return Feed(data, recipe, view, split=split, seed=spec.seed, device=device, workers=workers, mixing=spec.mixing)
 
 
 def make_autocast(spec: RunSpec) -> torch.autocast | None:
