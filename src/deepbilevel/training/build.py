@@ -121,6 +121,9 @@ def make_model(spec: NetworkSpec, num_classes: int) -> nn.Module:
         if any(name in weights and weights[name].shape != own[name].shape for name in last):
             weights.update({name: own[name] for name in last})
         fill_network(model, weights, spec.weights)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout) and spec.dropout is not None:
+            module.p = spec.dropout
     return model
 
 
