@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from deepbilevel.methods import METHODS
-from tests.training.test_combinations import digits, started
+from tests.training.test_combinations import UPDATES, digits, started
 
 
 def first_groups(loop, count=2, epoch=0):
@@ -47,7 +47,7 @@ def test_evaluation_sees_images_as_they_are():
             assert torch.equal(before.labels, after.labels)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", UPDATES)
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_run_that_is_stopped_in_mid_epoch_ends_with_the_same_bits(method, stop):
     spec = digits(method=method, mixing="mixup", epochs=2, data__limit=400, group__batch_size=8)

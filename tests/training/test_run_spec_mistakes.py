@@ -36,6 +36,10 @@ IMPOSSIBLE = [
     (changed(DIGITS, precision="float16"), "precision 'float16' needs a GPU; on a CPU take 'float32'"),
     (changed(DIGITS, method="sgd", group__holdout=0.1), "group.holdout is for methods that validate; sgd would waste"),
     (changed(DIGITS, method="sgd", group__matched=True), "group.matched is for methods that compare; sgd takes"),
+    (
+        changed(DIGITS, method={"kind": "bilevel", "weighting": "random", "solver": "exact"}),
+        "method: weighting 'random' does not look at gradients, so solver 'exact' would hold them all for nothing",
+    ),
     (changed(VOC, noise="uniform:0.5"), "noise uniform:0.5 needs one label per image; voc2007 has several"),
     (
         changed(VOC, loss="label-smoothing"),
@@ -160,7 +164,7 @@ NUMBERS = ["optimizer.lr", "method.mu", "method.lam", "group.holdout", "data.tes
 FLAGS = ["method.normalize", "method.per_layer", "method.shared_dropout", "group.matched"]
 TEXTS = ["data.name", "data.recipe", "data.path", "data.labels", "data.split", "network.name", "network.weights"]
 TEXTS += ["optimizer.name"]
-CHOICES = ["device", "precision", "method.solver", "group.draw", "group.on_rare", "optimizer.decay"]
+CHOICES = ["device", "precision", "method.solver", "method.weighting", "group.draw", "group.on_rare", "optimizer.decay"]
 WRONG = {
     "a whole number": (WHOLE, [True, 1.0, 1.5, "x", [1], {}, float("nan"), np.int64(3)]),
     "a number": (NUMBERS, [True, "x", [1.0], {}, float("nan"), float("inf"), 10**400, np.float64(0.5)]),

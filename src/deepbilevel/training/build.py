@@ -169,6 +169,7 @@ def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> 
                 normalize=method.normalize,
                 per_layer=method.per_layer,
                 solver=method.solver,
+                weighting=method.weighting,
                 scaler=scaler,
             )
             return rule, k
