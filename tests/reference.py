@@ -14,7 +14,15 @@ class Solution(NamedTuple):
     raw_weights: np.ndarray  # [k - 1]
 
 
-def solve(gradients: np.ndarray, *, lam: float, mu: float, exact: bool = False, normalize: bool = True) -> Solution:
+def solve(
+    gradients: np.ndarray,
+    *,
+    lam: float,
+    mu: float,
+    exact: bool = False,
+    normalize: bool = True,
+    weighting: str = "agreement",
+) -> Solution:
     """Take gradients [k, d], the first being the validation gradient, to the gradient of the step."""
     validation, training = gradients[0], gradients[1:]
     if exact:
@@ -25,6 +33,7 @@ def solve(gradients: np.ndarray, *, lam: float, mu: float, exact: bool = False, 
         for i, gradient in enumerate(training):
             denominator = gradient @ gradient / lam + mu
             raw[i] = validation @ gradient / denominator if denominator > 0 else 0.0
+    raw = {"agreement": raw, "absolute": np.abs(raw), "clipped": np.maximum(raw, 0)}[weighting]
     total = np.abs(raw).sum()
     if total == 0:
         weights = np.zeros(len(training))

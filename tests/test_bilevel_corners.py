@@ -31,6 +31,7 @@ def test_fill_removes_a_gradient_that_no_mini_batch_gave(make):
 def test_half_precision_weights_equal_those_of_float32(make, dtype):
     reports, grads = [], []
     for precision in (dtype, torch.float32):
+        torch.manual_seed(0)  # random weights are then the same
         model = nn.Linear(200, 50).to(precision)
         step = make(model, num_batches=4)
         for factor in (300.0, 300.0, 0.5, -20.0):  # dots far beyond float16's 65504
@@ -63,6 +64,7 @@ def test_a_parameter_first_touched_by_a_later_training_mini_batch_counts(make):
     x = torch.tensor([[[1.0, 1.0]], [[-1.0, 1.0]], [[1.0, 2.0]], [[-2.0, 1.0]]], dtype=torch.float64)
     grads = []
     for touch in (0, 1):  # 1: every parameter has a gradient, of zero where the mini-batch does not use it
+        torch.manual_seed(1)  # of random weights, all positive
         step = make(model, num_batches=4)
         for row in x:
             step.backward(model(row).square().sum() + (sum(0.0 * p.sum() for p in model.parameters()) if touch else 0))

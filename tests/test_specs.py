@@ -47,6 +47,23 @@ class Pen:
 
 
 @dataclass(frozen=True)
+class Frame:
+    kind: ClassVar[str] = "frame"
+    width: int = 1
+
+    def __post_init__(self):
+        validate(self)
+
+
+@dataclass(frozen=True)
+class Wall:
+    frame: Frame | None = None
+
+    def __post_init__(self):
+        validate(self)
+
+
+@dataclass(frozen=True)
 class Drawing:
     title: str
     shape: Circle | Square = field(default_factory=Circle)
@@ -317,3 +334,19 @@ def test_a_kind_that_is_an_ordinary_field_keeps_its_neighbours():
 def test_a_change_that_cannot_be_is_named(key, value, message):
     with pytest.raises(ValueError, match=message):
         with_value(BASE, key, value)
+
+
+@pytest.mark.parametrize("spec", [Wall(), Wall(Frame()), Wall(Frame(3))])
+def test_a_union_of_one_kind_and_nothing_comes_back(spec):
+    assert from_plain(Wall, to_plain(spec)) == spec
+
+
+def test_a_kind_that_has_no_siblings_is_named_like_any_other():
+    assert with_value(Wall(), "frame", "frame") == Wall(Frame())
+    assert with_value(Wall(Frame(3)), "frame", "frame") == Wall(Frame(3))
+    assert with_value(Wall(Frame()), "frame.width", "3") == Wall(Frame(3))
+    assert with_value(Wall(Frame()), "frame", "null") == Wall()
+    with pytest.raises(ValueError, match="unknown frame 'fram'; did you mean 'frame'"):
+        with_value(Wall(), "frame", "fram")
+    with pytest.raises(SpecError, match="frame is None and has no key 'width'; set frame itself"):
+        with_value(Wall(), "frame.width", "3")

@@ -6,9 +6,14 @@ and ``step.py``.
 """
 
 from numbers import Real
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+
+from deepbilevel.choice import choose
+
+Weighting = Literal["agreement", "absolute", "clipped", "random"]
 
 
 def bilevel_weights(dots: Tensor, sq_norms: Tensor, *, lam: float = 1.0, mu: float = 0.01) -> Tensor:
@@ -62,6 +67,33 @@ def exact_weights(gram: Tensor, dots: Tensor, *, lam: float = 1.0, mu: float = 0
     return torch.where(usable, solution, 0.0).to(dots)
 
 
+def reweigh(weights: Tensor, dots: Tensor, weighting: Weighting) -> Tensor:
+    """Return raw weights as the rule gives them, or what a control puts in their place, entry by entry.
+
+    - ``agreement``: the rule itself, ``w``.
+    - ``absolute``: ``|w|``. Does it matter that disagreement turns a gradient around?
+    - ``clipped``: ``max(w, 0)``. Or is it enough to leave out what disagrees?
+    - ``random``: ``max(n, 0)`` with ``n`` from a standard normal. Does agreement matter at all?
+
+    Args:
+        weights: from :func:`bilevel_weights` or :func:`exact_weights`.
+        dots: ``<g_v, g_i>``, of the same shape; where they are not finite, the weight is zero even if drawn at random.
+        weighting: which of the four.
+
+    >>> reweigh(torch.tensor([2.0, -1.0]), torch.tensor([4.0, -1.0]), "absolute")
+    tensor([2., 1.])
+    """
+    match weighting:
+        case "agreement":
+            return weights
+        case "absolute":
+            return weights.abs()
+        case "clipped":
+            return weights.clamp(min=0)
+        case "random":
+            return torch.where(torch.isfinite(dots), torch.randn_like(weights).clamp(min=0), 0.0)
+
+
 def l1_divisor(weights: Tensor) -> Tensor:
     """Return what to divide by so that weights have unit L1 norm over the first dimension, mini-batches.
 
@@ -76,6 +108,16 @@ def l1_divisor(weights: Tensor) -> Tensor:
     """
     total = weights.abs().sum(dim=0)
     return torch.where(torch.isfinite(total) & (total > 0), total, torch.inf)
+
+
+def check_weighting(weighting: str, solver: str) -> None:
+    """Refuse a weighting that does not exist, or that would never look at what was solved."""
+    choose("weighting", weighting, get_args(Weighting))
+    if weighting == "random" and solver == "exact":
+        raise ValueError(
+            "weighting 'random' does not look at gradients, so solver 'exact' would hold them all for nothing; "
+            "take solver 'diagonal'"
+        )
 
 
 def check_rule(*, lam: float, mu: float) -> None:

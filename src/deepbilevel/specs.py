@@ -163,7 +163,7 @@ def _read_union(members: tuple[Any, ...], plain: Any, key: str) -> Any:
     if plain is None and NoneType in members:
         return None
     members = tuple(member for member in members if member is not NoneType)
-    if len(members) == 1:
+    if len(members) == 1 and not _has_fixed_kind(members[0]):
         return _read(members[0], plain, key)
     if not all(is_dataclass(member) for member in members):
         fitting = [member for member in members if type(plain) is member]
@@ -177,6 +177,11 @@ def _read_union(members: tuple[Any, ...], plain: Any, key: str) -> Any:
     chosen = by_kind[choose(key, kind, by_kind)]
     rest = {name: value for name, value in plain.items() if name != "kind"} if isinstance(plain, Mapping) else {}
     return _read_spec(chosen, rest, key)
+
+
+def _has_fixed_kind(member: Any) -> bool:
+    """Whether the class itself, and not a field, says which kind it is."""
+    return is_dataclass(member) and isinstance(getattr(member, "kind", None), str)
 
 
 def _read_spec(kind: type, plain: Any, key: str) -> Any:

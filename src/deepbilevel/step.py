@@ -14,7 +14,15 @@ from torch.amp.grad_scaler import GradScaler
 from deepbilevel.gradients import Blocks, Gradients, WeightedGradientSum
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, Parameters, check_num_batches, owning_modules
-from deepbilevel.rule import bilevel_weights, check_rule, exact_weights, l1_divisor
+from deepbilevel.rule import (
+    Weighting,
+    bilevel_weights,
+    check_rule,
+    check_weighting,
+    exact_weights,
+    l1_divisor,
+    reweigh,
+)
 
 Solver = Literal["diagonal", "exact"]
 
@@ -27,7 +35,7 @@ class StepReport(GroupReport):
 
     Attributes:
         weights: the ``k - 1`` weights that were applied to the training mini-batches.
-        raw_weights: the same before normalisation, straight from the rule.
+        raw_weights: the same before normalisation, straight from the rule or from the control in its place.
         agreement: cosine between each training gradient and the validation gradient, ``k - 1``.
         norms: length of each of the k gradients, validation first.
         losses: the k losses, validation first.
@@ -64,6 +72,8 @@ class Bilevel(GroupStep[StepReport]):
         per_layer: weigh each module's gradients on their own, and normalise them on their own; needs a module.
         solver: ``"diagonal"`` ignores what training gradients have in common and streams; ``"exact"`` solves the
             full linear system and holds all k gradients.
+        weighting: ``"agreement"`` is the rule, the others are its controls: ``"absolute"`` takes ``|w_i|``,
+            ``"clipped"`` ``max(w_i, 0)``, and ``"random"`` draws ``max(n, 0)``, n normal, from torch's random numbers.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
     """
 
@@ -79,12 +89,21 @@ class Bilevel(GroupStep[StepReport]):
         normalize: bool = True,
         per_layer: bool = False,
         solver: Solver = "diagonal",
+        weighting: Weighting = "agreement",
         scaler: GradScaler | None = None,
     ) -> None:
         super().__init__(model_or_parameters, scaler=scaler)
         is_module = isinstance(model_or_parameters, nn.Module)
         self._owners = owning_modules(model_or_parameters) if is_module else None
-        self._choose(num_batches=num_batches, mu=mu, lam=lam, normalize=normalize, per_layer=per_layer, solver=solver)
+        self._choose(
+            num_batches=num_batches,
+            mu=mu,
+            lam=lam,
+            normalize=normalize,
+            per_layer=per_layer,
+            solver=solver,
+            weighting=weighting,
+        )
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
@@ -92,6 +111,7 @@ class Bilevel(GroupStep[StepReport]):
         if settings["solver"] not in get_args(Solver):
             solvers = " or ".join(map(repr, get_args(Solver)))
             raise ValueError(f"solver must be {solvers}, got {settings['solver']!r}")
+        check_weighting(settings["weighting"], settings["solver"])
         if settings["per_layer"] and self._owners is None:
             raise TypeError(
                 "per_layer=True needs to know which module owns which parameter; "
@@ -103,12 +123,13 @@ class Bilevel(GroupStep[StepReport]):
         self.normalize: bool = settings["normalize"]
         self.per_layer: bool = settings["per_layer"]
         self.solver: Solver = settings["solver"]
+        self.weighting: Weighting = settings["weighting"]
         whole_model = [0] * len(self._parameters)
         self._blocks = Blocks(self._owners if self.per_layer and self._owners else whole_model)
         self._forget()
 
     def _settings(self) -> dict[str, Any]:
-        names = ("num_batches", "mu", "lam", "normalize", "per_layer", "solver")
+        names = ("num_batches", "mu", "lam", "normalize", "per_layer", "solver", "weighting")
         return {name: getattr(self, name) for name in names}
 
     def _forget(self) -> None:
@@ -137,6 +158,7 @@ class Bilevel(GroupStep[StepReport]):
             self._held.append(gradients)
         else:
             weights = bilevel_weights(dots, sq_norms, lam=self.lam, mu=self.mu)
+            weights = reweigh(weights, dots, self.weighting)
             self._raw_weights.append(weights)
             self._sum.add(weights, gradients)
 
@@ -144,6 +166,7 @@ class Bilevel(GroupStep[StepReport]):
         dots, sq_norms = torch.stack(self._dots), torch.stack(self._sq_norms)  # [k - 1, blocks], [k, blocks]
         if self.solver == "exact":
             raw_weights = exact_weights(self._full_gram(), dots.T, lam=self.lam, mu=self.mu).T
+            raw_weights = reweigh(raw_weights, dots, self.weighting)
             for weights, gradients in zip(raw_weights, self._held, strict=True):
                 self._sum.add(weights, gradients)
         else:

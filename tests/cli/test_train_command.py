@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deepbilevel.cli.app import app
+from deepbilevel.methods import HardBootstrap, Mixup
 from deepbilevel.specs import from_plain
 from deepbilevel.training import RunSpec, load_spec
 
@@ -34,10 +35,12 @@ def test_naming_the_data_is_enough():
 def test_every_option_reaches_its_field():
     spec = resolve(
         *("--data", "cifar10", "--network", "inception", "--method", "sgd", "--noise", "pair:0.2", "--epochs", 7),
+        *("--loss", "bootstrap-hard", "--set", "loss.label_share=0.7", "--mixing", "mixup", "--set", "mixing.alpha=2"),
         *("--limit", 500, "--seed", 3, "--threads", 2, "--set", "optimizer.lr=0.5", "--set", "schedule=linear"),
     )
     assert (spec.data.name, spec.data.limit, spec.data.recipe) == ("cifar10", 500, "inception")
     assert (spec.network.name, spec.method.kind, str(spec.noise)) == ("inception", "sgd", "pair:0.2")
+    assert (spec.loss, spec.mixing) == (HardBootstrap(label_share=0.7), Mixup(alpha=2.0))
     assert (spec.epochs, spec.seed, spec.threads) == (7, 3, 2)
     assert (spec.optimizer.lr, spec.schedule.kind) == (0.5, "linear")
 
@@ -66,6 +69,8 @@ def test_a_dry_run_prints_a_file_that_makes_the_same_run_and_writes_nothing(tmp_
         (["--data", "digits", "--network", "cifarnit"], "did you mean 'cifarnet'"),
         (["--data", "digits", "--network", "cifarnet"], "digit_cnn"),
         (["--data", "digits", "--method", "bilevle"], "did you mean 'bilevel'"),
+        (["--data", "digits", "--loss", "bootstrap"], "did you mean 'bootstrap-"),
+        (["--data", "digits", "--mixing", "mixap"], "did you mean 'mixup'"),
         (["--data", "digits", "--noise", "unifrom:0.5"], "did you mean 'uniform'"),
         (["--data", "digits", "--noise", "uniform:1.5"], "1.5"),
         (["--data", "digits", "--set", "optimiser.lr=1"], "did you mean 'optimizer'"),

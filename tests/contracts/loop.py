@@ -21,6 +21,10 @@ BILEVEL: dict[str, Callable[..., GroupStep]] = {
     "bilevel, per layer": partial(Bilevel, per_layer=True),
     "bilevel, exact": partial(Bilevel, solver="exact"),
     "bilevel, exact per layer": partial(Bilevel, solver="exact", per_layer=True),
+    "bilevel, absolute": partial(Bilevel, weighting="absolute"),
+    "bilevel, clipped": partial(Bilevel, weighting="clipped"),
+    "bilevel, clipped exact": partial(Bilevel, weighting="clipped", solver="exact"),
+    "bilevel, random": partial(Bilevel, weighting="random"),
 }
 STEPS: dict[str, Callable[..., GroupStep]] = {
     **BILEVEL,

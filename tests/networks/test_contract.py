@@ -1,6 +1,7 @@
 """Every network of the catalog, through the same battery."""
 
 import pytest
+from torch import nn
 
 from deepbilevel.networks import NETWORKS, build_network
 from tests.contracts import networks as contract
@@ -10,6 +11,12 @@ from tests.contracts.networks import every_network, every_network_compared
 @every_network
 def test_the_catalog_and_the_network_agree_on_the_images(name):
     assert build_network(name, num_classes=2).input_shape == NETWORKS[name].input_shape
+
+
+@every_network
+def test_the_catalog_and_the_network_agree_on_dropout(name):
+    layers = build_network(name, num_classes=2).modules()
+    assert any(isinstance(layer, nn.Dropout) for layer in layers) == NETWORKS[name].has_dropout
 
 
 @every_network

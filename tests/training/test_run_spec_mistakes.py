@@ -36,7 +36,17 @@ IMPOSSIBLE = [
     (changed(DIGITS, precision="float16"), "precision 'float16' needs a GPU; on a CPU take 'float32'"),
     (changed(DIGITS, method="sgd", group__holdout=0.1), "group.holdout is for methods that validate; sgd would waste"),
     (changed(DIGITS, method="sgd", group__matched=True), "group.matched is for methods that compare; sgd takes"),
+    (
+        changed(DIGITS, method={"kind": "bilevel", "weighting": "random", "solver": "exact"}),
+        "method: weighting 'random' does not look at gradients, so solver 'exact' would hold them all for nothing",
+    ),
     (changed(VOC, noise="uniform:0.5"), "noise uniform:0.5 needs one label per image; voc2007 has several"),
+    (
+        changed(VOC, loss="label-smoothing"),
+        "loss label-smoothing needs one label per image; voc2007 has several, whose",
+    ),
+    (changed(VOC, mixing="mixup"), "mixing mixup needs one label per image; voc2007 has several, and some that do not"),
+    (changed(DIGITS, mixing="mixup", group__batch_size=1), "mixing mixup blends .* group.batch_size 1 leaves .* alone"),
     (changed(CIFAR, data__labels="worst", noise="pair:0.1"), "noise pair:0.1 would fall on data.labels 'worst'"),
     (changed(CIFAR, data__labels="worst", data__split="test"), "labels 'worst' are of the training images, not of"),
     (changed(CIFAR, data__labels="noisy_fine"), "unknown label set of cifar10 'noisy_fine'"),
@@ -50,6 +60,10 @@ IMPOSSIBLE = [
     (changed(DIGITS, data__test_crops=2), "test_crops 2 is for image files; the images of digits are small"),
     (changed(OWN, data__test_crops=2), "test_crops 2 would all be the same; thumbnails are not cropped"),
     (changed(DIGITS, network="cifarnet"), "network cifarnet takes images of 3x28x28, but digits by the recipe 'none'"),
+    (
+        changed(CIFAR, network={"name": "preact_resnet18", "dropout": 0.5}),
+        "network: dropout 0.5 has no place in preact_resnet18; networks with dropout: alexnet, cifarnet, digit_cnn",
+    ),
     (changed(CIFAR, data__recipe="inception"), "cifarnet takes images of 3x28x28, but .* 'inception' gives 3x29x29"),
     (changed(DIGITS, data__recipe="cifarnet"), "digit_cnn takes .* 'cifarnet' cannot be had: .*"),
     (changed(OWN, network="alexnet", data__recipe="imagenet"), "alexnet takes images of 3x227x227, .* gives 3x32x32"),
@@ -73,6 +87,13 @@ OUT_OF_RANGE = [
     (changed(DIGITS, group__holdout=0), "holdout must be a fraction between 0 and 1, got 0.0"),
     (changed(DIGITS, method={"kind": "bilevel", "mu": -1}), "method: mu must be finite and not negative, got -1.0"),
     (changed(DIGITS, method={"kind": "bilevel", "lam": 0}), "method: lam must be positive and finite, got 0.0"),
+    (changed(DIGITS, loss={"kind": "label-smoothing", "rate": 1}), "loss: rate must lie in 0 .. 1, .*, got 1.0"),
+    (changed(DIGITS, mixing={"kind": "mixup", "alpha": 0}), "mixing: alpha must be more than 0 .*, got 0.0"),
+    (changed(DIGITS, mixing={"kind": "mixup", "alpha": 2e3}), "mixing: alpha must be .* at most 1000, .*, got 2000.0"),
+    *(
+        (changed(DIGITS, network={"name": "digit_cnn", "dropout": rate}), f"network: dropout must be .*, got {rate}")
+        for rate in (-0.1, 1.0)
+    ),
     (changed(DIGITS, noise="uniform:2"), "rate must lie between 0 and 1, got 2.0"),
     (changed(DIGITS, noise={"kind": "uniform", "rate": -0.5}), "noise: rate must lie between 0 and 1, got -0.5"),
     (changed(DIGITS, schedule={"kind": "steps", "at": [2]}), r"schedule: at must hold shares .*, got \[2.0\]"),
@@ -89,6 +110,10 @@ MISSPELT = [
     (changed(DIGITS, method={"kind": "sgd", "mu": 1}), "unknown key 'method.mu'; there is none"),
     (changed(DIGITS, method="bilevl"), "unknown method 'bilevl'; did you mean 'bilevel'"),
     (changed(DIGITS, method={"kind": "bilevl"}), "unknown method 'bilevl'; did you mean 'bilevel'"),
+    (changed(DIGITS, loss="crossentropy"), "unknown loss 'crossentropy'; did you mean 'cross-entropy'"),
+    (changed(DIGITS, mixing="mixap"), "unknown mixing 'mixap'; did you mean 'mixup'"),
+    (changed(DIGITS, mixing={"kind": "mixup", "alfa": 1}), "unknown key 'mixing.alfa'; did you mean 'mixing.alpha'"),
+    (changed(DIGITS, mixing={"alpha": 1}), "mixing must be one of mixup or a table with that kind, got {'alpha': 1}"),
     (changed(DIGITS, schedule="step"), "unknown schedule 'step'; did you mean 'steps'"),
     (changed(DIGITS, noise="unifrm:0.5"), "unknown kind of noise 'unifrm'; did you mean 'uniform'"),
     (changed(DIGITS, noise="uniform"), "noise must be written kind:rate, such as 'uniform:0.5', got 'uniform'"),
@@ -135,11 +160,11 @@ def test_what_is_misspelt_or_missing_is_named_with_the_nearest(plain, message):
 
 WHOLE = ["epochs", "seed", "threads", "evaluate_every", "zeroed_steps", "data.limit", "data.test_limit"]
 WHOLE += ["data.test_crops", "group.num_batches", "group.batch_size"]
-NUMBERS = ["optimizer.lr", "method.mu", "method.lam", "group.holdout", "data.test_rate"]
+NUMBERS = ["optimizer.lr", "method.mu", "method.lam", "group.holdout", "data.test_rate", "network.dropout"]
 FLAGS = ["method.normalize", "method.per_layer", "method.shared_dropout", "group.matched"]
 TEXTS = ["data.name", "data.recipe", "data.path", "data.labels", "data.split", "network.name", "network.weights"]
 TEXTS += ["optimizer.name"]
-CHOICES = ["device", "precision", "method.solver", "group.draw", "group.on_rare", "optimizer.decay"]
+CHOICES = ["device", "precision", "method.solver", "method.weighting", "group.draw", "group.on_rare", "optimizer.decay"]
 WRONG = {
     "a whole number": (WHOLE, [True, 1.0, 1.5, "x", [1], {}, float("nan"), np.int64(3)]),
     "a number": (NUMBERS, [True, "x", [1.0], {}, float("nan"), float("inf"), 10**400, np.float64(0.5)]),
@@ -171,7 +196,8 @@ def test_no_field_was_forgotten():
         for key, value in plain.items()
         for name in (value if isinstance(value, dict) else [key])
     }
-    assert leaves - tried == {"noise", "method.kind", "schedule.kind", "data.view", "optimizer.arguments"}
+    kinds = {"method.kind", "loss.kind", "schedule.kind"}
+    assert leaves - tried == kinds | {"noise", "mixing", "data.view", "optimizer.arguments"}
 
 
 @pytest.mark.parametrize("key", [*WHOLE[:5], *CHOICES, "data.name", "network.name", "method.mu", "optimizer.lr"])

@@ -24,6 +24,13 @@ def train(
     ] = Path("data"),
     network: Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")] = None,
     method: Annotated[str | None, typer.Option(help="bilevel (the default), cross-validated, sgd or uniform.")] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="cross-entropy (the default), generalized-cross-entropy, label-smoothing, bootstrap-hard or -soft."
+        ),
+    ] = None,
+    mixing: Annotated[str | None, typer.Option(help="mixup: blend images and labels in pairs.")] = None,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
@@ -56,8 +63,8 @@ def train(
 
     with errors_as_messages(WRONG_USAGE):
         spec = _resolve(data, data_dir, network, spec_file)
-        given = {"method": method, "noise": noise, "epochs": epochs, "data.limit": limit, "threads": threads}
-        spec = _changed(spec, {**given, "seed": seed}, settings or [])
+        given = {"method": method, "loss": loss, "mixing": mixing, "noise": noise, "epochs": epochs}
+        spec = _changed(spec, {**given, "data.limit": limit, "threads": threads, "seed": seed}, settings or [])
         numbers = _parse_seeds(seeds, seed)
     specs = [spec if number is None else replace(spec, seed=number) for number in numbers]
     if dry_run:

@@ -1,17 +1,36 @@
-"""Ways to train: what a group of mini-batches becomes before the optimizer sees it.
+"""Ways to train, as three independent choices, so that no combination needs a class of its own.
 
-A method is a spec (``spec.py``) and a step with the loop contract of ``group_step.py``.
+How images and labels are mixed (``mixing.py``) and what the loss is (``losses.py``) are specs that are also functions;
+what a group of mini-batches becomes is a spec (``spec.py``) and a step with the loop contract of ``group_step.py``.
 """
 
 from deepbilevel.methods.average import Average
+from deepbilevel.methods.losses import (
+    LOSSES,
+    CrossEntropy,
+    GeneralizedCrossEntropy,
+    HardBootstrap,
+    LabelSmoothing,
+    LossSpec,
+    SoftBootstrap,
+)
+from deepbilevel.methods.mixing import Mixup
 from deepbilevel.methods.spec import METHODS, BilevelSpec, CrossValidatedSpec, MethodSpec, SgdSpec, UniformSpec
 
 __all__ = [
+    "LOSSES",
     "METHODS",
     "Average",
     "BilevelSpec",
+    "CrossEntropy",
     "CrossValidatedSpec",
+    "GeneralizedCrossEntropy",
+    "HardBootstrap",
+    "LabelSmoothing",
+    "LossSpec",
     "MethodSpec",
+    "Mixup",
     "SgdSpec",
+    "SoftBootstrap",
     "UniformSpec",
 ]

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import ClassVar, get_args
 
 from deepbilevel.cross_validated import Block
-from deepbilevel.rule import check_rule
+from deepbilevel.rule import Weighting, check_rule, check_weighting
 from deepbilevel.specs import validate
 from deepbilevel.step import Solver
 
@@ -52,6 +52,7 @@ class BilevelSpec:
     """The paper's rule; the arguments of :class:`~deepbilevel.Bilevel`.
 
     Attributes:
+        weighting: ``agreement`` is the paper's; ``absolute``, ``clipped`` and ``random`` are controls.
         shared_dropout: draw the same dropout masks for all mini-batches of a group.
     """
 
@@ -66,11 +67,13 @@ class BilevelSpec:
     normalize: bool = True
     per_layer: bool = False
     solver: Solver = "diagonal"
+    weighting: Weighting = "agreement"
     shared_dropout: bool = False
 
     def __post_init__(self) -> None:
         validate(self)
         check_rule(lam=self.lam, mu=self.mu)
+        check_weighting(self.weighting, self.solver)
 
 
 @dataclass(frozen=True)

@@ -4,23 +4,37 @@ from dataclasses import dataclass
 
 from deepbilevel.choice import choose
 from deepbilevel.networks.catalog import NETWORKS
-from deepbilevel.specs import validate
+from deepbilevel.specs import SpecError, validate
 
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A network of the catalog, and the file with the weights it starts from, if it does not start from scratch.
+    """A network of the catalog.
 
-    >>> NetworkSpec("cifarnet")
-    NetworkSpec(name='cifarnet', weights=None)
+    Attributes:
+        weights: the file with the weights it starts from, if it does not start from scratch.
+        dropout: the share of numbers that dropout sets to zero, instead of the network's own.
+
+    >>> NetworkSpec("cifarnet", dropout=0.7)
+    NetworkSpec(name='cifarnet', weights=None, dropout=0.7)
     """
 
     name: str
     weights: str | None = None
+    dropout: float | None = None
 
     def __post_init__(self) -> None:
         validate(self)
-        choose("network", self.name, NETWORKS)
+        entry = NETWORKS[choose("network", self.name, NETWORKS)]
+        if self.dropout is None:
+            return
+        if not 0 <= self.dropout < 1:
+            raise SpecError(
+                f"dropout must be at least 0 and less than 1, which would drop everything, got {self.dropout}"
+            )
+        if not entry.has_dropout:
+            fitting = ", ".join(name for name, each in NETWORKS.items() if each.has_dropout)
+            raise SpecError(f"dropout {self.dropout} has no place in {self.name}; networks with dropout: {fitting}")
 
     @classmethod
     def parse(cls, text: str) -> "NetworkSpec":

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
-from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 from torch.optim import Optimizer
 
@@ -21,6 +20,7 @@ from deepbilevel.data.subset import choose_in_proportion, set_aside, take
 from deepbilevel.data.views import find_view
 from deepbilevel.group_step import GroupStep
 from deepbilevel.methods import Average, BilevelSpec, CrossValidatedSpec, SgdSpec, UniformSpec
+from deepbilevel.methods.losses import multi_label_loss
 from deepbilevel.networks.catalog import NETWORKS, build_network
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.networks.weights_file import fill_network, read_weights
@@ -121,6 +121,9 @@ def make_model(spec: NetworkSpec, num_classes: int) -> nn.Module:
         if any(name in weights and weights[name].shape != own[name].shape for name in last):
             weights.update({name: own[name] for name in last})
         fill_network(model, weights, spec.weights)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout) and spec.dropout is not None:
+            module.p = spec.dropout
     return model
 
 
@@ -129,7 +132,7 @@ def make_feed(spec: RunSpec, data: ImageSet, device: torch.device, *, split: Any
     side = NETWORKS[spec.network.name].input_shape[1]
     view = None if spec.data.view is None else find_view(spec.data.view, side)
     recipe = find_recipe(spec.data.recipe)
-    return Feed(data, recipe, view, split=split, seed=spec.seed, device=device, workers=workers)
+    return Feed(data, recipe, view, split=split, seed=spec.seed, device=device, workers=workers, mixing=spec.mixing)
 
 
 def make_autocast(spec: RunSpec) -> torch.autocast | None:
@@ -166,6 +169,7 @@ def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> 
                 normalize=method.normalize,
                 per_layer=method.per_layer,
                 solver=method.solver,
+                weighting=method.weighting,
                 scaler=scaler,
             )
             return rule, k
@@ -175,24 +179,21 @@ def _make_loss(
     spec: RunSpec, model: nn.Module, method: GroupStep[Any], autocast: torch.autocast | None
 ) -> Callable[[Batch], Tensor]:
     shares_dropout = isinstance(spec.method, BilevelSpec) and spec.method.shared_dropout
+    multi_label = spec.data.entry.multi_label
+
+    def loss_of_scores(scores: Tensor, batch: Batch) -> Tensor:
+        if multi_label:
+            return multi_label_loss(scores, batch.labels, batch.difficult)
+        return spec.loss(scores, batch.labels)
 
     def loss_of(batch: Batch) -> Tensor:
         with method.shared_dropout() if shares_dropout else nullcontext():
             if autocast is None:
-                return _loss(model(batch.images), batch)
+                return loss_of_scores(model(batch.images), batch)
             with autocast:
-                return _loss(model(batch.images), batch)
+                return loss_of_scores(model(batch.images), batch)
 
     return loss_of
-
-
-def _loss(scores: Tensor, batch: Batch) -> Tensor:
-    if batch.labels.ndim == 1:
-        return F.cross_entropy(scores, batch.labels)
-    losses = F.binary_cross_entropy_with_logits(scores, batch.labels, reduction="none")
-    if batch.difficult is None:
-        return losses.mean()
-    return (losses * ~batch.difficult).sum() / (~batch.difficult).sum().clamp(min=1)
 
 
 def _warn_of_single_images(model: nn.Module, batch_size: int) -> None:

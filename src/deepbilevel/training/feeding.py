@@ -1,11 +1,11 @@
-"""Images on their way to the network: fetched, augmented, and moved to the device.
+"""Images on their way to the network: fetched, augmented, mixed, and moved to the device.
 
 Everything random here is a function of the run's seed, the epoch and the group: no generator is carried along, so
 a run that goes on in the middle of an epoch, with any number of workers, sees the images it would have seen.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -17,9 +17,10 @@ from deepbilevel.data import ImageSet, ImagesInMemory, ImagesOnDisk, Recipe
 from deepbilevel.data.augmentation import Split
 from deepbilevel.data.decode import decode_rgb
 from deepbilevel.data.views import View, ViewMode
+from deepbilevel.methods import Mixup
 from deepbilevel.sampling import MatchedGroups
 
-_CROPS, _BATCHES = 1, 2  # independent streams of random numbers
+_CROPS, _BATCHES, _MIXING = 1, 2, 3  # independent streams of random numbers
 _Key = tuple[int, int]
 """An image and the seed of its crop."""
 _Viewed = tuple[Tensor, str]
@@ -28,7 +29,12 @@ _Viewed = tuple[Tensor, str]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """A mini-batch as the network sees it; ``difficult`` masks labels that do not count."""
+    """A mini-batch as the network sees it.
+
+    Attributes:
+        labels: one class per image; or, mixed or with several labels, a row with a number per class.
+        difficult: masks labels that do not count.
+    """
 
     indices: Tensor
     images: Tensor
@@ -48,6 +54,7 @@ class Feed:
         device: where batches go.
         workers: processes that decode files; 0 decodes in this one.
         skip_bad: go on after a file that cannot be decoded, with black in its place.
+        mixing: how the mini-batches of groups are mixed; those for evaluation never are.
 
     Attributes:
         bad: why, by the number of the image, where a file could not be decoded.
@@ -64,6 +71,7 @@ class Feed:
         device: torch.device,
         workers: int = 0,
         skip_bad: bool = False,
+        mixing: Mixup | None = None,
     ) -> None:
         self.data = data
         self.bad: dict[int, str] = {}
@@ -74,6 +82,7 @@ class Feed:
         self._device = device
         self._workers = workers
         self._skip_bad = skip_bad
+        self._mixing = mixing
 
     def groups(self, sampler: MatchedGroups, epoch: int, first: int, *, num_parts: int) -> Iterator[list[Batch]]:
         """Yield the groups of an epoch from number ``first`` on, each cut into ``num_parts`` mini-batches.
@@ -85,7 +94,8 @@ class Feed:
         keys = [self._keys(row, _CROPS, epoch, number) for row, number in zip(rows, numbers, strict=True)]
         for number, row, images in zip(numbers, rows, self._raw(keys, "train"), strict=True):
             generator = torch.Generator().manual_seed(_seeds(1, self._seed, _BATCHES, epoch, number)[0])
-            yield self._prepare(row, images, generator, num_parts)
+            batches = self._prepare(row, images, generator, num_parts)
+            yield batches if self._mixing is None else self._mixed(self._mixing, batches, epoch, number)
 
     def batches(self, size: int, *, crops: int = 1) -> Iterator[Batch]:
         """Yield all images in order for evaluation, the middle of each; or ``crops`` random ones, one after another."""
@@ -112,6 +122,18 @@ class Feed:
         masks = [None] * num_parts if difficult is None else difficult[indices].to(self._device).chunk(num_parts)
         parts = (indices.chunk(num_parts), images.chunk(num_parts), labels.chunk(num_parts), masks)
         return [Batch(*each) for each in zip(*parts, strict=True)]
+
+    def _mixed(self, mixing: Mixup, batches: list[Batch], epoch: int, number: int) -> list[Batch]:
+        mixed: list[Batch] = []
+        for batch, seed in zip(batches, _seeds(len(batches), self._seed, _MIXING, epoch, number), strict=True):
+            images, labels = mixing(
+                batch.images,
+                batch.labels,
+                num_classes=self.data.num_classes,
+                generator=np.random.default_rng(seed),
+            )
+            mixed.append(replace(batch, images=images, labels=labels))
+        return mixed
 
     def _raw(self, keys: Sequence[Sequence[_Key]], mode: ViewMode) -> Iterable[Tensor]:
         """Return the images of each chunk as stored or cut out, uint8."""

@@ -20,6 +20,8 @@ def write_card(parts: Parts, record: dict[str, Any]) -> str:
     table = [f"| {label} | {final[key]:.2f} % | {best[key]:.2f} % |" for label, key in rows if key in final]
     known = "" if data.clean_labels is None else _wrong_labels(parts)
     method = ", ".join(f"{name} {value}" for name, value in to_plain(spec.method).items() if name != "kind")
+    loss = "binary cross-entropy" if data.multi_label else f"loss `{spec.loss.kind}`"
+    mixing = "" if spec.mixing is None else f", {spec.mixing.kind} with alpha {spec.mixing.alpha}"
     version = record["environment"]["packages"]["deepbilevel"]
     return "\n".join(
         [
@@ -45,7 +47,7 @@ def write_card(parts: Parts, record: dict[str, Any]) -> str:
             "",
             "## How",
             "",
-            f"Method `{spec.method.kind}`" + (f" ({method})" if method else "") + f", groups of "
+            f"Method `{spec.method.kind}`" + (f" ({method})" if method else "") + f", {loss}{mixing}, groups of "
             f"{spec.group.num_batches} x {spec.group.batch_size} images, {spec.optimizer.name} with learning rate "
             f"{spec.optimizer.lr} and the schedule `{spec.schedule.kind}`, {spec.epochs} epochs, seed {spec.seed}. "
             "`spec.json` holds every setting, `record.json` every measurement.",

@@ -1,7 +1,7 @@
 """A trained network as a file that says what it is: weights, classes and the run it comes from, without code."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from deepbilevel.networks.weights_file import fill_network
 from deepbilevel.replacement import replacing
 from deepbilevel.specs import canonical_json, from_plain
 from deepbilevel.training.build import make_model
-from deepbilevel.training.spec import NetworkSpec, RunSpec
+from deepbilevel.training.spec import RunSpec
 
 _ENTRY = "deepbilevel"
 _INSTALL = "trained networks need safetensors; run: pip install 'deepbilevel[cli]'"
@@ -58,6 +58,6 @@ def load_model(path: Path) -> TrainedModel:
         raise ValueError(f"{path} was not written by deepbilevel: it does not say which network its weights belong to")
     about = json.loads(entry)
     spec, class_names = from_plain(RunSpec, about["spec"]), tuple(about["class_names"])
-    network = make_model(NetworkSpec(spec.network.name), len(class_names))
+    network = make_model(replace(spec.network, weights=None), len(class_names))
     fill_network(network, weights, str(path))
     return TrainedModel(network.eval(), class_names, spec)

@@ -14,7 +14,7 @@ import torch
 from deepbilevel.data import find_recipe
 from deepbilevel.data.spec import DataSpec
 from deepbilevel.data.views import find_view
-from deepbilevel.methods import BilevelSpec, MethodSpec, UniformSpec
+from deepbilevel.methods import BilevelSpec, CrossEntropy, LossSpec, MethodSpec, Mixup, UniformSpec
 from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.noise import NoiseSpec
@@ -35,6 +35,8 @@ class RunSpec:
         data: the images.
         network: what is trained.
         method: what a group of mini-batches becomes.
+        loss: of a mini-batch; images with several labels have binary cross-entropy.
+        mixing: how the images of a mini-batch are blended in training, if they are.
         noise: how labels are made wrong, if they are.
         group: how images are grouped.
         epochs: passes over the training images.
@@ -48,6 +50,8 @@ class RunSpec:
     data: DataSpec
     network: NetworkSpec
     method: MethodSpec = field(default_factory=BilevelSpec)
+    loss: LossSpec = field(default_factory=CrossEntropy)
+    mixing: Mixup | None = None
     noise: NoiseSpec | None = None
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
     schedule: ScheduleSpec = field(default_factory=Constant)
@@ -77,15 +81,28 @@ class RunSpec:
             raise SpecError(
                 f"group.matched is for methods that compare; {self.method.kind} takes the group as one batch"
             )
+        if self.mixing is not None and self.method.splits and self.group.batch_size == 1:
+            raise SpecError(
+                f"mixing {self.mixing.kind} blends images within a mini-batch, and group.batch_size 1 leaves an image "
+                "alone with itself; take at least 2"
+            )
         self._check_labels()
         self._check_images_fit()
 
     def _check_labels(self) -> None:
-        if self.noise is None:
-            return
-        if self.data.entry.multi_label:
+        if self.data.entry.multi_label and self.noise is not None:
             raise SpecError(f"noise {self.noise} needs one label per image; {self.data.name} has several")
-        if self.data.labels is not None:
+        if self.data.entry.multi_label and self.loss != CrossEntropy():
+            raise SpecError(
+                f"loss {self.loss.kind} needs one label per image; {self.data.name} has several, whose loss is binary "
+                "cross-entropy: leave loss as it is"
+            )
+        if self.data.entry.multi_label and self.mixing is not None:
+            raise SpecError(
+                f"mixing {self.mixing.kind} needs one label per image; {self.data.name} has several, and some that do "
+                "not count, which cannot be blended with those that do"
+            )
+        if self.noise is not None and self.data.labels is not None:
             raise SpecError(
                 f"noise {self.noise} would fall on data.labels {self.data.labels!r}, noisy already; drop one"
             )
@@ -123,8 +140,11 @@ class RunSpec:
 
     @property
     def name(self) -> str:
-        """What the run is, for people: data, network, method and noise."""
-        parts = [self.data.name, self.data.labels, self.network.name, self.method.kind, self.noise and str(self.noise)]
+        """What the run is, for people: data, network, method, loss and mixing if they are unusual, and noise."""
+        loss = None if isinstance(self.loss, CrossEntropy) else self.loss.kind
+        mixing = self.mixing and self.mixing.kind
+        noise = self.noise and str(self.noise)
+        parts = [self.data.name, self.data.labels, self.network.name, self.method.kind, loss, mixing, noise]
         return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(part for part in parts if part))
 
     @property

@@ -1,0 +1,60 @@
+"""Every way to combine the choices of a method trains, or is refused with a reason."""
+
+import itertools
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from deepbilevel.methods import LOSSES, METHODS
+from deepbilevel.specs import with_value
+from deepbilevel.training.build import build
+from deepbilevel.training.defaults import default_spec
+from deepbilevel.training.loop import TrainingLoop
+
+MIXINGS = [None, "mixup"]
+CONTROLS = [f'{{"kind": "bilevel", "weighting": "{name}"}}' for name in ("absolute", "clipped", "random")]
+UPDATES = [*METHODS, *CONTROLS]
+COMBINATIONS = list(itertools.product(UPDATES, LOSSES, MIXINGS))
+
+
+def digits(**settings):
+    spec = replace(default_spec("digits"), device="cpu", threads=1)
+    for key, value in settings.items():
+        spec = with_value(spec, key.replace("__", "."), value)
+    return spec
+
+
+def started(spec):
+    return TrainingLoop(build(spec, Path("no-files-are-needed")))
+
+
+@pytest.mark.parametrize(("method", "loss", "mixing"), COMBINATIONS)
+def test_every_combination_trains_two_steps(method, loss, mixing):
+    loop = started(digits(method=method, loss=loss, mixing=mixing, data__limit=256))
+    before = [parameter.detach().clone() for parameter in loop.parts.model.parameters()]
+    for _ in islice(loop.run(), 2):
+        assert bool(torch.isfinite(loop.report.losses).all())
+        assert loop.report.applied
+    after = list(loop.parts.model.parameters())
+    assert all(bool(torch.isfinite(parameter).all()) for parameter in after)
+    assert all(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("method", "loss", "mixing"),
+    [
+        *((method, "cross-entropy", None) for method in UPDATES),
+        *(("sgd", loss, None) for loss in LOSSES),
+        *(("sgd", "cross-entropy", "mixup"), ("bilevel", "cross-entropy", "mixup")),
+    ],
+)
+def test_everything_learns_on_clean_digits(method, loss, mixing):
+    lr = 0.03 if "random" in method else 0.1  # random weights rest on few of the images, and shake more
+    settings = {"epochs": 8, "evaluate_every": 8, "group__batch_size": 8, "optimizer__lr": lr}
+    loop = started(digits(method=method, loss=loss, mixing=mixing, **settings))
+    for _ in loop.run():
+        pass
+    assert loop.history[-1]["test"] > 80
