@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.choice import choose
 from deepbilevel.gradients import Blocks, Gradients, add_gradients, silence_unless, widen_gradients
 from deepbilevel.group_report import GroupReport
-from deepbilevel.group_step import GroupStep, Parameters, check_num_batches, owning_modules
+from deepbilevel.group_step import GroupStep, check_num_batches
+from deepbilevel.parameters import Parameters
 
 Block = Literal["parameter", "filter", "layer", "model"]
 
@@ -49,7 +50,7 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
     Mini-batches need not carry the same labels, none is set apart for validation, and there is nothing to tune.
 
     >>> from deepbilevel import CrossValidated
-    >>> model = nn.Linear(2, 1, bias=False)
+    >>> model = torch.nn.Linear(2, 1, bias=False)
     >>> rule = CrossValidated(model, num_batches=2)
     >>> for x in torch.tensor([[[1.0, 1.0]], [[1.0, -1.0]]]):
     ...     rule.backward(model(x).sum())
@@ -76,18 +77,13 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         scaler: GradScaler | None = None,
     ) -> None:
         super().__init__(model_or_parameters, scaler=scaler)
-        is_module = isinstance(model_or_parameters, nn.Module)
-        self._owners = owning_modules(model_or_parameters) if is_module else None
         self._choose(num_batches=num_batches, block=block)
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
         choose("block", settings["block"], get_args(Block))
-        if settings["block"] == "layer" and self._owners is None:
-            raise TypeError(
-                "block='layer' needs to know which module owns which parameter; "
-                "pass the model itself as model_or_parameters, not its parameters"
-            )
+        if settings["block"] == "layer":
+            self._check_owners("block='layer'")
         self.num_batches: int = int(settings["num_batches"])
         self.block: Block = settings["block"]
         whole_model = [0] * len(self._parameters)

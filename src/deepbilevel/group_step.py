@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.gradients import Gradients, put_gradients, scale_gradients, take_gradients
+from deepbilevel.parameters import Parameters, owning_modules, unique_parameters
 
 ReportT = TypeVar("ReportT")
 Batch = TypeVar("Batch")
-Parameters = nn.Module | Iterable[Tensor] | Iterable[Mapping[str, Any]]
 
 
 class GroupStep(ABC, Generic[ReportT]):
@@ -38,7 +38,9 @@ class GroupStep(ABC, Generic[ReportT]):
     """Whether a mini-batch whose gradient is not finite is left out, instead of spoiling the step."""
 
     def __init__(self, model_or_parameters: Parameters, *, scaler: GradScaler | None) -> None:
-        self._parameters = _unique_parameters(model_or_parameters)
+        self._parameters = unique_parameters(model_or_parameters)
+        is_module = isinstance(model_or_parameters, nn.Module)
+        self._owners = owning_modules(model_or_parameters) if is_module else None
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._overflowed: Tensor | None = None
         self._losses: list[Tensor] = []
@@ -55,6 +57,13 @@ class GroupStep(ABC, Generic[ReportT]):
     @abstractmethod
     def _forget(self) -> None:
         """Drop everything taken in since the last group."""
+
+    def _check_owners(self, argument: str) -> None:
+        if self._owners is None:
+            raise TypeError(
+                f"{argument} needs to know which module owns which parameter; "
+                "pass the model itself as model_or_parameters, not its parameters"
+            )
 
     @property
     def num_collected(self) -> int:
@@ -244,33 +253,6 @@ class GroupStep(ABC, Generic[ReportT]):
             self._overflowed = None
 
 
-def _unique_parameters(model_or_parameters: Parameters) -> list[Tensor]:
-    if isinstance(model_or_parameters, nn.Module):
-        return _checked(list(model_or_parameters.parameters()))
-    if isinstance(model_or_parameters, Tensor):
-        raise TypeError("model_or_parameters must be a module or several parameters, got one tensor; put it in a list")
-    found: list[Tensor] = []
-    for entry in model_or_parameters:
-        found.extend(entry["params"] if isinstance(entry, Mapping) else [entry])
-    return _checked(list({id(parameter): parameter for parameter in found}.values()))
-
-
-def _checked(parameters: list[Tensor]) -> list[Tensor]:
-    if not parameters:
-        raise ValueError("model_or_parameters holds no parameter; was a generator used up before?")
-    for parameter in parameters:
-        if not isinstance(parameter, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"model_or_parameters must hold tensors, got {type(parameter).__name__}")
-        if not parameter.is_leaf:
-            raise ValueError("model_or_parameters holds a tensor that is computed from others; pass leaf parameters")
-        if not parameter.is_floating_point():
-            raise ValueError(
-                f"model_or_parameters holds a parameter of {parameter.dtype}; only real floating point is supported "
-                "(train complex parameters through torch.view_as_real)"
-            )
-    return parameters
-
-
 def _check_gradients(gradients: Gradients) -> None:
     if not gradients:
         raise ValueError(
@@ -288,14 +270,3 @@ def check_num_batches(num_batches: int) -> None:
         raise ValueError(
             f"num_batches must be at least 2 (one mini-batch validates, the others train), got {num_batches}"
         )
-
-
-def owning_modules(model: nn.Module) -> list[int]:
-    """Return for each of ``model.parameters()`` the number of the module that owns it; the first one of a tied one."""
-    owners: dict[int, int] = {}
-    num_owners = 0
-    for module in model.modules():
-        own = [p for p in module.parameters(recurse=False) if id(p) not in owners]
-        owners.update((id(parameter), num_owners) for parameter in own)
-        num_owners += bool(own)
-    return [owners[id(parameter)] for parameter in model.parameters()]

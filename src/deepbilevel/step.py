@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.gradients import Blocks, Gradients, WeightedGradientSum
 from deepbilevel.group_report import GroupReport
-from deepbilevel.group_step import GroupStep, Parameters, check_num_batches, owning_modules
+from deepbilevel.group_step import GroupStep, check_num_batches
+from deepbilevel.parameters import Parameters
 from deepbilevel.rule import (
     Weighting,
     bilevel_weights,
@@ -54,7 +55,7 @@ class Bilevel(GroupStep[StepReport]):
     g_v is the gradient of the group's first mini-batch. Only g_v, one g_i and the sum are held, whatever k is.
 
     >>> from deepbilevel import Bilevel
-    >>> model = nn.Linear(2, 1, bias=False)
+    >>> model = torch.nn.Linear(2, 1, bias=False)
     >>> bilevel = Bilevel(model, num_batches=3)
     >>> for x in torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]]):
     ...     bilevel.backward(model(x).sum())
@@ -93,8 +94,6 @@ class Bilevel(GroupStep[StepReport]):
         scaler: GradScaler | None = None,
     ) -> None:
         super().__init__(model_or_parameters, scaler=scaler)
-        is_module = isinstance(model_or_parameters, nn.Module)
-        self._owners = owning_modules(model_or_parameters) if is_module else None
         self._choose(
             num_batches=num_batches,
             mu=mu,
@@ -112,11 +111,8 @@ class Bilevel(GroupStep[StepReport]):
             solvers = " or ".join(map(repr, get_args(Solver)))
             raise ValueError(f"solver must be {solvers}, got {settings['solver']!r}")
         check_weighting(settings["weighting"], settings["solver"])
-        if settings["per_layer"] and self._owners is None:
-            raise TypeError(
-                "per_layer=True needs to know which module owns which parameter; "
-                "pass the model itself as model_or_parameters, not its parameters"
-            )
+        if settings["per_layer"]:
+            self._check_owners("per_layer=True")
         self.num_batches: int = int(settings["num_batches"])  # numpy's do not survive a JSON checkpoint
         self.mu: float = float(settings["mu"])
         self.lam: float = float(settings["lam"])

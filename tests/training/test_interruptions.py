@@ -49,7 +49,8 @@ def test_a_second_ctrl_c_does_not_wait_and_costs_only_what_was_not_saved(tmp_pat
             process.signal(signal.SIGINT)
     code, _, errors = process.end()
     assert code == 130
-    assert "Traceback" not in errors  # what it says, if anything, depends on where the last of so many signals fell
+    assert "stopped at once; the last checkpoint counts" in errors or "saved; the same command goes on" in errors
+    assert "Traceback" not in errors
     folder = run_to_the_end(*COMMAND, out=tmp_path / "stopped")
     assert same(outcome(folder), outcome(run_to_the_end(*COMMAND, out=tmp_path / "unbroken")))
 

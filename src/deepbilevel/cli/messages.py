@@ -3,6 +3,7 @@
 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 """
 
+import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -19,3 +20,20 @@ def errors_as_messages(code: int = FAILED, *others: type[Exception]) -> Generato
     except (ValueError, OSError, ImportError, *others) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(code) from error
+
+
+@contextmanager
+def last_words() -> Generator[None]:
+    """Let Ctrl-C be heard by a run that listens inside, and cut off nothing that is said after it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+    ending = False
+    try:
+        yield
+    except typer.Exit as stop:
+        ending = stop.exit_code == INTERRUPTED  # nothing is left but the end of the process, which needs no hurry
+        raise
+    finally:
+        if not ending:
+            signal.signal(signal.SIGINT, before)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepbilevel.cli.messages import FAILED, INTERRUPTED, WRONG_USAGE, errors_as_messages
+from deepbilevel.cli.messages import FAILED, INTERRUPTED, WRONG_USAGE, errors_as_messages, last_words
 
 if TYPE_CHECKING:
     from deepbilevel.training.spec import RunSpec
@@ -158,6 +158,7 @@ def _run(spec: "RunSpec", *, quiet: bool, as_json: bool, **options: Any) -> None
 
     keep_freed_memory()
     with ExitStack() as stack:
+        stack.enter_context(last_words())
         listener: Listener
         if as_json:
             listener = watching.Json()

@@ -17,10 +17,10 @@ _REFRESH_SECONDS = 0.25  # reading a loss waits for the device
 _LINE_SECONDS = 60.0
 
 
-def describe_row(row: "Row", metric: str = "test") -> str:
+def describe_row(row: "Row") -> str:
     """Return an epoch in one line."""
     parts = [f"loss {row['loss']:.3f}", f"negative weights {100 * row['negative_share']:.1f} %"]
-    for name, label in (("train", "train"), ("train_clean", "clean"), ("test", metric)):
+    for name, label in (("train", "train"), ("train_clean", "clean"), ("test", "test")):
         if name in row:
             parts.append(f"{label} {row[name]:.2f}")
     if row["skipped_batches"]:
@@ -49,8 +49,7 @@ def tell(text: str) -> None:
 class Lines(Listener):
     """A line per epoch, and one per minute where epochs are long."""
 
-    def __init__(self, prefix: str = "") -> None:
-        self._prefix = prefix
+    def __init__(self) -> None:
         self._last = time.monotonic()
         self._epochs = 0
         self._started = 0.0
@@ -58,7 +57,7 @@ class Lines(Listener):
 
     def message(self, text: str) -> None:
         """See :class:`Listener`."""
-        tell(f"{self._prefix}{text}")
+        tell(text)
 
     def started(self, loop: "TrainingLoop", folder: "RunFolder") -> None:
         """See :class:`Listener`."""

@@ -4,6 +4,7 @@ A view knows one decoded image and draws from the generator it is given, and fro
 same crop in whichever worker process it is made. What happens to whole batches of crops is ``augment.py``.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -31,7 +32,7 @@ _THUMBNAIL = 32  # what recipes for small networks start from, as CIFAR's images
 
 
 @dataclass(frozen=True)
-class View:
+class View(ABC):
     """Base of all views.
 
     Attributes:
@@ -45,43 +46,48 @@ class View:
         """The shorter side the image must have for nothing to be enlarged; larger files are decoded faster to it."""
         return self.size
 
+    @abstractmethod
     def __call__(self, image: "Image", mode: ViewMode, generator: torch.Generator) -> Tensor:
         """Return the crop, uint8, ``[3, size, size]``."""
-        raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class RandomArea(View):
-    """A random box of 30 to 100 % of the image, resized and maybe mirrored; in evaluation the middle."""
+class RandomView(View, ABC):
+    """A random crop, in training maybe mirrored; in evaluation the middle."""
+
+    def __call__(self, image: "Image", mode: ViewMode, generator: torch.Generator) -> Tensor:
+        """See :class:`View`."""
+        if mode == "test":
+            return resize_and_center_crop(image, _enlarged(self.size), self.size)
+        crop = self._crop(image, generator)
+        return random_flip(crop, generator=generator) if mode == "train" else crop
+
+    @abstractmethod
+    def _crop(self, image: "Image", generator: torch.Generator) -> Tensor:
+        """Return a random crop."""
+
+
+class RandomArea(RandomView):
+    """A random box of 30 to 100 % of the image, resized."""
 
     @property
     def needed_side(self) -> int:
         """See :class:`View`."""
         return side_needed(self.size)
 
-    def __call__(self, image: "Image", mode: ViewMode, generator: torch.Generator) -> Tensor:
-        """See :class:`View`."""
-        if mode == "test":
-            return resize_and_center_crop(image, _enlarged(self.size), self.size)
-        crop = random_resized_crop(image, self.size, generator=generator)
-        return random_flip(crop, generator=generator) if mode == "train" else crop
+    def _crop(self, image: "Image", generator: torch.Generator) -> Tensor:
+        return random_resized_crop(image, self.size, generator=generator)
 
 
-@dataclass(frozen=True)
-class ResizedCrop(View):
-    """The image resized to 8/7 of the size at its shorter side (256 for 224), of that a random or the middle crop."""
+class ResizedCrop(RandomView):
+    """The image resized to 8/7 of the size at its shorter side (256 for 224), of that a crop."""
 
     @property
     def needed_side(self) -> int:
         """See :class:`View`."""
         return _enlarged(self.size)
 
-    def __call__(self, image: "Image", mode: ViewMode, generator: torch.Generator) -> Tensor:
-        """See :class:`View`."""
-        if mode == "test":
-            return resize_and_center_crop(image, self.needed_side, self.size)
-        crop = resize_and_random_crop(image, self.needed_side, self.size, generator=generator)
-        return random_flip(crop, generator=generator) if mode == "train" else crop
+    def _crop(self, image: "Image", generator: torch.Generator) -> Tensor:
+        return resize_and_random_crop(image, _enlarged(self.size), self.size, generator=generator)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.gradients import Blocks, Gradients
 from deepbilevel.group_report import GroupReport
-from deepbilevel.group_step import GroupStep, Parameters
+from deepbilevel.group_step import GroupStep
+from deepbilevel.parameters import Parameters
 
 
 class Average(GroupStep[GroupReport]):

@@ -21,6 +21,7 @@ class Interruption(AbstractContextManager["Interruption"]):
 
     def __init__(self) -> None:
         self.requested = False
+        self._impatient = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interruption":
@@ -37,6 +38,7 @@ class Interruption(AbstractContextManager["Interruption"]):
             signal.signal(each, before)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
+        if self.requested and number == signal.SIGINT and not self._impatient:
+            self._impatient = True  # once: a third one must not cut off what the second one set going
             raise KeyboardInterrupt
         self.requested = True
