@@ -192,6 +192,8 @@ def test_bad_arguments_are_named(arguments, error, message):
     ("parameters", "error", "message"),
     [
         ([], ValueError, "holds no parameter"),
+        (None, TypeError, "got NoneType; pass the model"),
+        (torch.optim.SGD([nn.Parameter(torch.ones(1))]), TypeError, r"got SGD; pass its \.param_groups"),
         (nn.ReLU(), ValueError, "holds no parameter"),
         (torch.ones(1, requires_grad=True), TypeError, "put it in a list"),
         (["weight"], TypeError, "must hold tensors, got str"),
@@ -234,3 +236,13 @@ def test_an_exception_in_the_callers_loss_drops_the_group():
         bilevel.step_over(batches, lambda x: model(x).sum())
     assert bilevel.num_collected == 0
     assert bilevel.step_over([torch.ones(2)] * 3, lambda x: model(x).sum()).applied
+
+
+def test_a_scaler_that_is_none_is_refused():
+    with pytest.raises(TypeError, match=r"scaler must be a torch\.amp\.GradScaler, got True"):
+        Bilevel([nn.Parameter(torch.ones(1))], num_batches=3, scaler=True)
+
+
+def test_it_shows_its_settings():
+    shown = repr(Bilevel([nn.Parameter(torch.ones(1))], num_batches=3, mu=0.5))
+    assert shown.startswith("Bilevel(num_batches=3, mu=0.5, lam=1.0")

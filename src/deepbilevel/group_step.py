@@ -41,6 +41,8 @@ class GroupStep(ABC, Generic[ReportT]):
         self._parameters = unique_parameters(model_or_parameters)
         is_module = isinstance(model_or_parameters, nn.Module)
         self._owners = owning_modules(model_or_parameters) if is_module else None
+        if scaler is not None and not isinstance(scaler, GradScaler):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"scaler must be a torch.amp.GradScaler, got {scaler!r}; pass the one your loop steps with")
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._overflowed: Tensor | None = None
         self._losses: list[Tensor] = []
@@ -64,6 +66,10 @@ class GroupStep(ABC, Generic[ReportT]):
                 f"{argument} needs to know which module owns which parameter; "
                 "pass the model itself as model_or_parameters, not its parameters"
             )
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in self._settings().items())
+        return f"{type(self).__name__}({settings})"
 
     @property
     def num_collected(self) -> int:

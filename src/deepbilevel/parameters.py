@@ -14,6 +14,12 @@ def unique_parameters(model_or_parameters: Parameters) -> list[Tensor]:
         return _checked(list(model_or_parameters.parameters()))
     if isinstance(model_or_parameters, Tensor):
         raise TypeError("model_or_parameters must be a module or several parameters, got one tensor; put it in a list")
+    if not isinstance(model_or_parameters, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        remedy = "its .param_groups" if hasattr(model_or_parameters, "param_groups") else "the model"
+        raise TypeError(
+            f"model_or_parameters must be a module or several parameters, got {type(model_or_parameters).__name__}; "
+            f"pass {remedy}"
+        )
     found: list[Tensor] = []
     for entry in model_or_parameters:
         found.extend(entry["params"] if isinstance(entry, Mapping) else [entry])
