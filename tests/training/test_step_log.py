@@ -200,3 +200,12 @@ def test_a_half_written_file_is_not_read(tmp_path):
     write_steps(tmp_path, 0, {"losses": torch.ones(1, 1)})
     (tmp_path / ".epoch-00001.npz.0123abcd.tmp").write_bytes(b"half")
     assert read_steps(tmp_path)["epoch"].tolist() == [0]
+
+
+def test_an_epoch_tells_how_its_weights_were_distributed():
+    seen = reports(RULES["bilevel"], 6)
+    summary = logged(seen).summary()
+    weights = torch.cat([report.weights for report in seen]).sort().values  # 12 of them
+    assert summary["weight_p50"] == pytest.approx(weights[5:7].mean().item())
+    assert summary["weight_p5"] <= summary["weight_p25"] <= summary["weight_p75"] <= summary["weight_p95"]
+    assert not any(name.startswith("weight_p") for name in logged(reports(RULES["average"], 1)).summary())

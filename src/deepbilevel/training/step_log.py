@@ -16,6 +16,8 @@ from torch import Tensor
 from deepbilevel.replacement import replacing
 
 _COLUMNS = ("weights", "agreement", "shared", "norms", "losses", "finite")
+WEIGHT_QUANTILES = (5, 25, 50, 75, 95)
+"""Percent; each is the key ``weight_p5`` and so on of an epoch's row, where a method weighs by agreement."""
 
 
 class StepLog:
@@ -50,7 +52,7 @@ class StepLog:
         self._rows = {name: [rows] for name, rows in state.items()}
 
     def summary(self) -> dict[str, float | int]:
-        """Return the mean loss, the share of negative weights, and how many steps and mini-batches were of no use."""
+        """Return the mean loss, how weights were distributed, and how many steps and mini-batches were of no use."""
         columns = self.columns()
         weights, losses = columns["weights"], columns["losses"]
         learned = columns["shared"] > 0 if "shared" in columns else (weights != 0).flatten(1).any(dim=1)
@@ -61,7 +63,16 @@ class StepLog:
             "zeroed_steps": int((~learned).sum()),
             "skipped_batches": int((~columns["finite"]).sum()),
             **shared,
+            **_weight_quantiles(columns),
         }
+
+
+def _weight_quantiles(columns: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return what a plot of weights over training needs, so that it can be drawn from the record alone."""
+    if "agreement" not in columns:  # the weights of other methods are all the same
+        return {}
+    values = np.percentile(columns["weights"].double().numpy(), WEIGHT_QUANTILES)
+    return {f"weight_p{q}": float(value) for q, value in zip(WEIGHT_QUANTILES, values, strict=True)}
 
 
 def write_steps(folder: Path, epoch: int, columns: Mapping[str, Tensor]) -> None:
