@@ -124,18 +124,6 @@ def at_least_float32(numbers: Tensor) -> Tensor:
     return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
 
 
-def per_image(losses: Tensor, labels: Tensor) -> Tensor:
-    """Return what each image loses, ``[n]``, given what each class would cost it, ``[n, C]``.
-
-    >>> costs = torch.tensor([[1.0, 3.0]])
-    >>> per_image(costs, torch.tensor([1])), per_image(costs, torch.tensor([[0.5, 0.5]]))
-    (tensor([3.]), tensor([2.]))
-    """
-    if labels.ndim == 1:
-        return losses.gather(1, labels[:, None]).squeeze(1)
-    return (labels * losses).sum(dim=1)
-
-
 def check_at_least_zero(**settings: float) -> None:
     """Refuse a negative setting."""
     for name, value in settings.items():
