@@ -36,7 +36,7 @@ def refusal(method, loss, mixing):
     spec = LOSSES[loss]
     if not issubclass(spec, ObjectiveSpec):
         return None
-    return (mixing and spec.not_with_mixing) or (method != "sgd" and spec.only_with_sgd) or None
+    return (method != "sgd" and spec.only_with_sgd) or (mixing and spec.not_with_mixing) or None
 
 
 @pytest.mark.parametrize(("method", "loss", "mixing"), COMBINATIONS)

@@ -27,8 +27,8 @@ def train(
     loss: Annotated[
         str | None,
         typer.Option(
-            help="cross-entropy (the default), generalized-cross-entropy, label-smoothing, bootstrap-hard or -soft; with "
-            "a memory: early-learning, self-paced, forward- or backward-correction, noise-layer, co-teaching, "
+            help="cross-entropy (the default), generalized-cross-entropy, label-smoothing, bootstrap-hard or -soft; "
+            "with a memory: early-learning, self-paced, forward- or backward-correction, noise-layer, co-teaching, "
             "auxiliary-images."
         ),
     ] = None,
