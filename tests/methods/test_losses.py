@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from deepbilevel.methods import (
-    LOSSES,
+    PURE_LOSSES,
     CrossEntropy,
     GeneralizedCrossEntropy,
     HardBootstrap,
@@ -19,7 +19,7 @@ from deepbilevel.methods import (
 from deepbilevel.methods.losses import multi_label_loss
 from deepbilevel.specs import SpecError
 
-every_loss = pytest.mark.parametrize("loss", [kind() for kind in LOSSES.values()], ids=LOSSES)
+every_loss = pytest.mark.parametrize("loss", [kind() for kind in PURE_LOSSES.values()], ids=PURE_LOSSES)
 
 # Scores whose softmax is 1/2, 1/4, 1/4; the label is the second class.
 SCORES = torch.tensor([[math.log(2), 0.0, 0.0]], dtype=torch.float64)

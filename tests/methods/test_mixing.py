@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from deepbilevel.methods import LOSSES, CrossEntropy, Mixup
+from deepbilevel.methods import PURE_LOSSES, CrossEntropy, Mixup
 
 
 class Fixed:
@@ -79,7 +79,7 @@ def test_lam_has_the_distribution_it_should(alpha, spread):
     assert lams.std().item() == pytest.approx(spread, abs=0.02)
 
 
-@pytest.mark.parametrize("loss", [kind() for kind in LOSSES.values()], ids=LOSSES)
+@pytest.mark.parametrize("loss", [kind() for kind in PURE_LOSSES.values()], ids=PURE_LOSSES)
 def test_the_loss_of_mixed_labels_is_the_blend_of_two_losses(loss):
     # As in the code of mixup's authors, lam * loss(labels) + (1 - lam) * loss(labels of the others).
     scores, labels, others = torch.randn(5, 3), torch.tensor([0, 1, 2, 0, 1]), [3, 0, 1, 4, 2]

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from deepbilevel.data.catalog import DATA_SETS
 from deepbilevel.methods import (
+    LOSSES,
+    PURE_LOSSES,
     BilevelSpec,
     GeneralizedCrossEntropy,
     LabelSmoothing,
     Mixup,
     SgdSpec,
     UniformSpec,
-    losses,
 )
 from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.noise import NoiseSpec
@@ -160,8 +161,8 @@ METHODS = st.one_of(
         shared_dropout=st.booleans(),
     ),
 )
-LOSSES = st.one_of(
-    st.sampled_from([kind() for kind in losses.LOSSES.values()]),
+FREE_LOSSES = st.one_of(  # those that go with everything else
+    st.sampled_from([kind() for kind in PURE_LOSSES.values()]),
     st.builds(LabelSmoothing, st.floats(0, 0.99)),
     st.builds(GeneralizedCrossEntropy, st.floats(0.01, 1)),
 )
@@ -191,7 +192,7 @@ SPECS = st.builds(
     network=st.just("cifarnet")
     | st.fixed_dictionaries({"name": st.just("cifarnet"), "weights": TEXT, "dropout": st.floats(0, 0.99)}),
     method=METHODS,
-    loss=LOSSES,
+    loss=FREE_LOSSES,
     mixing=st.none() | st.builds(Mixup, st.floats(1e-6, 1000)),
     noise=st.none() | st.builds(NoiseSpec, st.sampled_from(["uniform", "pair"]), st.floats(0, 1)),
     optimizer=OPTIMIZERS,
@@ -200,6 +201,14 @@ SPECS = st.builds(
     epochs=st.integers(1),
     seed=st.integers(0, 2**32 - 1),
 )
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_any_loss_comes_back_from_files(digits, kind, tmp_path):
+    spec = replace(digits, method=SgdSpec(), loss=LOSSES[kind]())
+    for name in ("run.json", "run.toml"):
+        save_spec(spec, tmp_path / name)
+        assert load_spec(tmp_path / name) == spec
 
 
 @given(spec=SPECS)

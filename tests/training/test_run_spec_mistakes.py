@@ -47,6 +47,23 @@ IMPOSSIBLE = [
     ),
     (changed(VOC, mixing="mixup"), "mixing mixup needs one label per image; voc2007 has several, and some that do not"),
     (changed(DIGITS, mixing="mixup", group__batch_size=1), "mixing mixup blends .* group.batch_size 1 leaves .* alone"),
+    (changed(VOC, loss="early-learning"), "loss early-learning needs one label per image; voc2007 has several"),
+    (
+        changed(DIGITS, loss="early-learning", mixing="mixup"),
+        "mixing mixup does not go with loss early-learning, which remembers what was predicted .*; drop one",
+    ),
+    (
+        changed(DIGITS, loss="co-teaching"),
+        "method bilevel does not go with loss co-teaching, which trains two networks at once, .*; take method sgd, or",
+    ),
+    (
+        changed(DIGITS, method="cross-validated", loss="auxiliary-images"),
+        "method cross-validated does not go with loss auxiliary-images, which trains the last layer alone .* sgd, or",
+    ),
+    (
+        changed(DIGITS, loss="noise-layer", epochs=1),
+        "loss noise-layer needs an epoch to warm up and one after that, but loss.warm_up 0.5 of epochs 1 is 0",
+    ),
     (changed(CIFAR, data__labels="worst", noise="pair:0.1"), "noise pair:0.1 would fall on data.labels 'worst'"),
     (changed(CIFAR, data__labels="worst", data__split="test"), "labels 'worst' are of the training images, not of"),
     (changed(CIFAR, data__labels="noisy_fine"), "unknown label set of cifar10 'noisy_fine'"),
@@ -88,6 +105,10 @@ OUT_OF_RANGE = [
     (changed(DIGITS, method={"kind": "bilevel", "mu": -1}), "method: mu must be finite and not negative, got -1.0"),
     (changed(DIGITS, method={"kind": "bilevel", "lam": 0}), "method: lam must be positive and finite, got 0.0"),
     (changed(DIGITS, loss={"kind": "label-smoothing", "rate": 1}), "loss: rate must lie in 0 .. 1, .*, got 1.0"),
+    (
+        changed(DIGITS, loss={"kind": "forward-correction", "transition": [[1, 0], [1]]}),
+        "loss: transition must have as many columns as rows, one for each class, got 2 rows of .1, 2.",
+    ),
     (changed(DIGITS, mixing={"kind": "mixup", "alpha": 0}), "mixing: alpha must be more than 0 .*, got 0.0"),
     (changed(DIGITS, mixing={"kind": "mixup", "alpha": 2e3}), "mixing: alpha must be .* at most 1000, .*, got 2000.0"),
     *(

@@ -27,7 +27,9 @@ def train(
     loss: Annotated[
         str | None,
         typer.Option(
-            help="cross-entropy (the default), generalized-cross-entropy, label-smoothing, bootstrap-hard or -soft."
+            help="cross-entropy (the default), generalized-cross-entropy, label-smoothing, bootstrap-hard or -soft; "
+            "with a memory: early-learning, self-paced, forward- or backward-correction, noise-layer, co-teaching, "
+            "auxiliary-images."
         ),
     ] = None,
     mixing: Annotated[str | None, typer.Option(help="mixup: blend images and labels in pairs.")] = None,

@@ -1,7 +1,8 @@
 """What the scores of a mini-batch are asked to be, as specs that are also the functions they name.
 
 A loss takes scores ``[N, C]`` and either one class per image, ``[N]``, or the shares of the classes, ``[N, C]``, as
-mixing makes them; it returns the mean over images. It knows no network, and not where labels come from.
+mixing makes them; it returns the mean over images. It knows no network, and not where labels come from. Losses that
+remember or learn something are made by ``objective.py``.
 """
 
 from collections.abc import Mapping
@@ -132,9 +133,11 @@ class GeneralizedCrossEntropy:
         return (_shares(labels, log_p) * losses).sum(dim=1).mean()
 
 
-LossSpec = CrossEntropy | LabelSmoothing | SoftBootstrap | HardBootstrap | GeneralizedCrossEntropy
+PureLossSpec = CrossEntropy | LabelSmoothing | SoftBootstrap | HardBootstrap | GeneralizedCrossEntropy
 
-LOSSES: Mapping[str, type[LossSpec]] = MappingProxyType({member.kind: member for member in get_args(LossSpec)})
+PURE_LOSSES: Mapping[str, type[PureLossSpec]] = MappingProxyType(
+    {member.kind: member for member in get_args(PureLossSpec)}
+)
 
 
 def multi_label_loss(scores: Tensor, labels: Tensor, difficult: Tensor | None = None) -> Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,8 @@ from deepbilevel.data.subset import choose_in_proportion, set_aside, take
 from deepbilevel.data.views import find_view
 from deepbilevel.group_step import GroupStep
 from deepbilevel.methods import Average, BilevelSpec, CrossValidatedSpec, SgdSpec, UniformSpec
-from deepbilevel.methods.losses import multi_label_loss
+from deepbilevel.methods.losses import PureLossSpec, multi_label_loss
+from deepbilevel.methods.objective import Objective, ObjectiveSpec, Task
 from deepbilevel.networks.catalog import NETWORKS, build_network
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.networks.weights_file import fill_network, read_weights
@@ -37,12 +38,14 @@ class Parts:
     """The objects of a run.
 
     Attributes:
+        objective: the loss, where it remembers or learns something; its parameters are trained with the network's.
         loss_of: forward pass and loss of a mini-batch.
         num_parts: into how many mini-batches a group is cut: k, or 1 where the group is one batch.
     """
 
     spec: RunSpec
     model: nn.Module
+    objective: Objective | None
     method: GroupStep[Any]
     optimizer: Optimizer
     scaler: GradScaler | None
@@ -72,19 +75,22 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0) -> Parts:
     seed_streams(spec.seed)
     model = make_model(spec.network, train_set.num_classes).to(device)
     scaler = GradScaler(spec.device) if spec.precision == "float16" else None
-    method, num_parts = _make_method(spec, model, scaler)
-    _warn_of_single_images(model, spec.group.size // num_parts)
     autocast = make_autocast(spec)
+    objective = _make_objective(spec, model, train_set, autocast)
+    trained = _trained_together(model, objective)
+    method, num_parts = _make_method(spec, trained, scaler)
+    _warn_of_single_images(model, spec.group.size // num_parts)
     return Parts(
         spec=spec,
         model=model,
+        objective=objective,
         method=method,
-        optimizer=spec.optimizer.make(model),
+        optimizer=spec.optimizer.make(trained),
         scaler=scaler,
         groups=groups,
         train=make_feed(spec, train_set, device, split="train", workers=workers),
         test=make_feed(spec, test_set, device, split="test", workers=workers),
-        loss_of=_make_loss(spec, model, method, autocast),
+        loss_of=_make_loss(spec, model, objective, method, autocast),
         autocast=autocast,
         num_parts=num_parts,
     )
@@ -151,6 +157,30 @@ def find_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def _make_objective(
+    spec: RunSpec, model: nn.Module, data: ImageSet, autocast: torch.autocast | None
+) -> Objective | None:
+    if not isinstance(spec.loss, ObjectiveSpec):
+        return None
+    device = next(model.parameters()).device
+    task = Task(
+        labels=data.labels.to(device),
+        num_classes=data.num_classes,
+        num_epochs=spec.epochs,
+        network=model,
+        make_network=lambda: make_model(spec.network, data.num_classes),
+        autocast=autocast,
+    )
+    return spec.loss.make(task).to(device)
+
+
+def _trained_together(model: nn.Module, objective: Objective | None) -> nn.Module:
+    """Return the network, together with the objective if there is anything to learn in it."""
+    if objective is None or not any(parameter.requires_grad for parameter in objective.parameters()):
+        return model
+    return nn.ModuleList([model, objective])
+
+
 def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> tuple[GroupStep[Any], int]:
     k, method = spec.group.num_batches, spec.method
     match method:
@@ -176,18 +206,25 @@ def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> 
 
 
 def _make_loss(
-    spec: RunSpec, model: nn.Module, method: GroupStep[Any], autocast: torch.autocast | None
+    spec: RunSpec,
+    model: nn.Module,
+    objective: Objective | None,
+    method: GroupStep[Any],
+    autocast: torch.autocast | None,
 ) -> Callable[[Batch], Tensor]:
     shares_dropout = isinstance(spec.method, BilevelSpec) and spec.method.shared_dropout
     multi_label = spec.data.entry.multi_label
+    loss = cast(PureLossSpec, spec.loss)  # of all others an objective was made
 
     def loss_of_scores(scores: Tensor, batch: Batch) -> Tensor:
         if multi_label:
             return multi_label_loss(scores, batch.labels, batch.difficult)
-        return spec.loss(scores, batch.labels)
+        return loss(scores, batch.labels)
 
     def loss_of(batch: Batch) -> Tensor:
         with method.shared_dropout() if shares_dropout else nullcontext():
+            if objective is not None:  # it lowers the precision itself, of networks and of nothing else
+                return objective(model, batch.images, batch.labels, batch.indices.to(batch.images.device))
             if autocast is None:
                 return loss_of_scores(model(batch.images), batch)
             with autocast:

@@ -120,6 +120,8 @@ class TrainingLoop:
         parts.model.train()
         parts.groups.load_state_dict(self._sampler_state)
         start = time.perf_counter()
+        if parts.objective is not None and self.group == 0:
+            parts.objective.begin_epoch(self.epoch, self._predict_training_set)
         for batches in parts.train.groups(parts.groups, self.epoch, self.group, num_parts=parts.num_parts):
             self._step(batches)
             self.group += 1
@@ -128,6 +130,10 @@ class TrainingLoop:
             self.clock.training += time.perf_counter() - start
             yield self._progress("train", self.group, total)
             start = time.perf_counter()
+
+    def _predict_training_set(self) -> Tensor:
+        parts = self.parts
+        return torch.cat([each for _, each in predict(parts.model, parts.train, autocast=parts.autocast)])
 
     def _step(self, batches: list[Batch]) -> None:
         parts = self.parts
@@ -185,7 +191,8 @@ class TrainingLoop:
 
     def check_parameters(self) -> None:
         """Refuse a network that has become useless; such a state must not replace a good checkpoint."""
-        for name, parameter in self.parts.model.named_parameters():
+        learned = {} if self.parts.objective is None else dict(self.parts.objective.named_parameters(prefix="loss"))
+        for name, parameter in {**dict(self.parts.model.named_parameters()), **learned}.items():
             if not bool(torch.isfinite(parameter).all()):
                 step = self.epoch * self.parts.groups.num_groups + self.group
                 raise DivergedError(f"after step {step} the parameter {name} is not finite")
@@ -198,6 +205,7 @@ class TrainingLoop:
             "epoch": self.epoch,
             "group": self.group,
             "model": parts.model.state_dict(),
+            "objective": None if parts.objective is None else parts.objective.state_dict(),
             "optimizer": parts.optimizer.state_dict(),
             "scaler": None if parts.scaler is None else parts.scaler.state_dict(),
             "method": parts.method.state_dict(),
@@ -218,6 +226,8 @@ class TrainingLoop:
                 "from, or start anew with --no-resume"
             )
         parts.model.load_state_dict(state["model"])
+        if parts.objective is not None:
+            parts.objective.load_state_dict(state["objective"])
         parts.optimizer.load_state_dict(state["optimizer"])
         if parts.scaler is not None:
             parts.scaler.load_state_dict(state["scaler"])

@@ -14,7 +14,8 @@ import torch
 from deepbilevel.data import find_recipe
 from deepbilevel.data.spec import DataSpec
 from deepbilevel.data.views import find_view
-from deepbilevel.methods import BilevelSpec, CrossEntropy, LossSpec, MethodSpec, Mixup, UniformSpec
+from deepbilevel.methods import BilevelSpec, CrossEntropy, LossSpec, MethodSpec, Mixup, SgdSpec, UniformSpec
+from deepbilevel.methods.objective import ObjectiveSpec
 from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.noise import NoiseSpec
@@ -87,7 +88,21 @@ class RunSpec:
                 "alone with itself; take at least 2"
             )
         self._check_labels()
+        if isinstance(self.loss, ObjectiveSpec):
+            self._check_objective(self.loss)
         self._check_images_fit()
+
+    def _check_objective(self, loss: ObjectiveSpec) -> None:
+        if self.mixing is not None and loss.not_with_mixing is not None:
+            raise SpecError(
+                f"mixing {self.mixing.kind} does not go with loss {loss.kind}, which {loss.not_with_mixing}; drop one"
+            )
+        if loss.only_with_sgd is not None and not isinstance(self.method, SgdSpec):
+            raise SpecError(
+                f"method {self.method.kind} does not go with loss {loss.kind}, which {loss.only_with_sgd}; take method "
+                "sgd, or another loss"
+            )
+        loss.check_epochs(self.epochs)
 
     def _check_labels(self) -> None:
         if self.data.entry.multi_label and self.noise is not None:
