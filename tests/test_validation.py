@@ -96,6 +96,16 @@ def test_k_fold_leaves_a_bad_mini_batch_out_of_the_others_means(place, bad, at_h
     torch.testing.assert_close(report.agreement[kept], expected.agreement)
 
 
+def test_k_fold_discards_a_mini_batch_with_one_bad_layer_as_a_whole():
+    model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
+    bilevel = Bilevel(model, num_batches=3, per_layer=True, validation="k-fold", mu=0.0, normalize=False)
+    for first, second in ((1.0, 1.0), (2.0, 1.0), (7.0, math.inf)):
+        bilevel.backward(first * model[0].weight.sum() + second * model[1].weight.sum())
+    report = bilevel.fill()
+    assert report.skipped == (2,)
+    assert report.weights.tolist() == [[2.0, 1.0], [0.5, 1.0], [0.0, 0.0]]  # 7 is in nobody's mean
+
+
 @pytest.mark.parametrize("num_sound", [0, 1])
 def test_k_fold_needs_two_sound_mini_batches(num_sound):
     rows = random_groups(1)[0]

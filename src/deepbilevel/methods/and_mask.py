@@ -77,7 +77,7 @@ class AndMask(GroupStep[ElementwiseReport]):
 
     def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, ElementwiseReport]:
         count = self._batches.count
-        # Three of five are 0.6, also where 0.6 * 5 is rounded to a little more than three.
+        # 15 of 25 are 0.6, also where 0.6 * 25 is rounded to a little more than 15.
         needed = self.threshold * count * (1 - 1e-6)
         for gradient, signs in zip(self._sum.values(), self._signs.values(), strict=True):
             gradient.div_(count.clamp(min=1))
