@@ -33,7 +33,10 @@ def solve(
         for i, gradient in enumerate(training):
             denominator = gradient @ gradient / lam + mu
             raw[i] = validation @ gradient / denominator if denominator > 0 else 0.0
-    raw = {"agreement": raw, "absolute": np.abs(raw), "clipped": np.maximum(raw, 0)}[weighting]
+    if weighting == "cosine":
+        raw = np.array([cosine(validation, gradient) for gradient in training])
+    else:
+        raw = {"agreement": raw, "absolute": np.abs(raw), "clipped": np.maximum(raw, 0)}[weighting]
     total = np.abs(raw).sum()
     if total == 0:
         weights = np.zeros(len(training))
@@ -42,6 +45,23 @@ def solve(
     else:
         weights = raw
     return Solution(weights @ training, weights, raw)
+
+
+def cosine(one: np.ndarray, other: np.ndarray) -> float:
+    lengths = np.linalg.norm(one) * np.linalg.norm(other)
+    return float(one @ other / lengths) if lengths > 0 else 0.0
+
+
+def solve_k_fold(gradients: np.ndarray, **settings) -> Solution:
+    """Take gradients [k, d] to the step in which each is weighed against the mean of the others, one at a time."""
+    normalize = settings.pop("normalize", True)
+    raw = np.zeros(len(gradients))
+    for i, gradient in enumerate(gradients):
+        others = np.delete(gradients, i, axis=0).mean(axis=0)
+        raw[i] = solve(np.stack([others, gradient]), normalize=False, **settings).raw_weights[0]
+    total = np.abs(raw).sum()
+    weights = raw / total if normalize and total > 0 else raw
+    return Solution(weights @ gradients, weights, raw)
 
 
 def solve_per_layer(gradients: np.ndarray, layers: list[slice], **settings) -> Solution:
@@ -70,3 +90,31 @@ def cross_validate(gradients: np.ndarray, blocks: list[np.ndarray]) -> np.ndarra
         factor = np.clip(between / within, 0, 1) if within > 0 else 0.0
         result[columns] = factor * own.mean(axis=0)
     return result
+
+
+def and_mask(gradients: np.ndarray, threshold: float) -> np.ndarray:
+    """Take gradients [k, d] to their mean, where the mean sign is as far from zero as the threshold."""
+    return np.where(np.abs(np.sign(gradients).mean(axis=0)) >= threshold, gradients.mean(axis=0), 0.0)
+
+
+def median_of_three(gradients: np.ndarray) -> np.ndarray:
+    """Take gradients [k, d] to the median of the means of every third."""
+    return np.median([gradients[part::3].mean(axis=0) for part in range(3)], axis=0)
+
+
+def gsnr(gradients: np.ndarray, tensors: list[np.ndarray], floor: float) -> np.ndarray:
+    """Take gradients [k, d], none of which is the same for all k, to their mean weighted by its ratio to the noise."""
+    mean = gradients.mean(axis=0)
+    ratios = mean**2 / gradients.var(axis=0)
+    for columns in tensors:
+        ratios[columns] /= ratios[columns].mean()
+    return np.clip(ratios, floor, 1) * mean
+
+
+def agreement_filter(gradients: np.ndarray, max_cosine_distance: float) -> np.ndarray:
+    """Take gradients [k, d] to the running average of those that agree with it."""
+    average, agreed = gradients[0], 0
+    for gradient in gradients[1:]:
+        if 1 - cosine(average, gradient) <= max_cosine_distance:
+            average, agreed = (average + gradient) / 2, agreed + 1
+    return average if agreed else np.zeros_like(average)

@@ -23,10 +23,19 @@ SETTINGS = [
     {"weighting": "clipped", "normalize": False},
     {"weighting": "absolute", "solver": "exact"},
     {"weighting": "clipped", "solver": "exact"},
+    {"weighting": "cosine"},
+    {"weighting": "cosine", "normalize": False},
+    {"validation": "k-fold"},
+    {"validation": "k-fold", "mu": 0.3, "lam": 2.0, "normalize": False},
+    {"validation": "k-fold", "weighting": "cosine"},
+    {"validation": "k-fold", "weighting": "clipped"},
+    {"validation": "momentum"},  # of one group: the first
 ]
 
 
-def expected(matrix: np.ndarray, solver="diagonal", **settings) -> reference.Solution:
+def expected(matrix: np.ndarray, solver="diagonal", validation="first", **settings) -> reference.Solution:
+    if validation == "k-fold":
+        return reference.solve_k_fold(matrix, **{"mu": 0.01, "lam": 1.0, **settings})
     return reference.solve(matrix, **{"mu": 0.01, "lam": 1.0, **settings}, exact=solver == "exact")
 
 

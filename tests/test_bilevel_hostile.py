@@ -10,7 +10,7 @@ from deepbilevel import Bilevel
 from tests.models import Vectors
 
 BAD = [math.nan, math.inf, -math.inf]
-VARIANTS = [{}, {"solver": "exact"}, {"normalize": False}]
+VARIANTS = [{}, {"solver": "exact"}, {"normalize": False}, {"weighting": "cosine"}, {"validation": "momentum"}]
 
 
 def fill(gradients: torch.Tensor, **settings):

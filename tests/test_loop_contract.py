@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.contracts.loop import STEPS, K, collect, every_step, filled
+from tests.contracts.loop import STEPS, K, collect, every_forgetting_step, every_step, filled
 from tests.models import build, flat_grad, images
 
 
@@ -36,7 +36,7 @@ def test_what_was_in_grad_before_does_not_matter(make):
     assert torch.equal(filled(fresh, make, batches), filled(stale, make, batches))
 
 
-@every_step
+@every_forgetting_step
 def test_a_second_group_is_independent_of_the_first(make):
     model, first, second = build("CifarNet-like"), images(K, seed=1), images(K, seed=2)
     step = make(model, num_batches=K)

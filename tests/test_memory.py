@@ -67,8 +67,14 @@ def test_streaming_memory_is_flat_in_the_number_of_mini_batches():
     assert peak_in_models(4) == pytest.approx(peak_in_models(32), rel=0.02)
 
 
-def test_the_exact_solver_holds_one_gradient_per_mini_batch():
-    per_batch = (peak_in_models(32, solver="exact") - peak_in_models(4, solver="exact")) / 28
+def test_momentum_of_the_validation_gradient_costs_one_buffer_more_whatever_the_number_of_mini_batches():
+    assert peak_in_models(4, validation="momentum") == pytest.approx(peak_in_models(4) + 1, rel=0.02)
+    assert peak_in_models(32, validation="momentum") == pytest.approx(peak_in_models(32) + 1, rel=0.02)
+
+
+@pytest.mark.parametrize("settings", [{"solver": "exact"}, {"validation": "k-fold"}], ids=str)
+def test_the_exact_solver_and_k_fold_validation_hold_one_gradient_per_mini_batch(settings):
+    per_batch = (peak_in_models(32, **settings) - peak_in_models(4, **settings)) / 28
     assert per_batch == pytest.approx(1, rel=0.02)
 
 
@@ -86,7 +92,14 @@ def test_between_mini_batches_streaming_holds_two_buffers_and_three_with_the_nex
         assert memory.live / (4 * SIZE) == pytest.approx(1, rel=0.02)  # .grad
 
 
-@pytest.mark.parametrize("settings", [{}, {"normalize": False}, {"per_layer": True}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({}, {"normalize": False}, {"per_layer": True}),
+        *({"weighting": "cosine"}, {"validation": "k-fold"}, {"validation": "momentum"}),
+    ],
+    ids=str,
+)
 def test_nothing_waits_for_the_device_before_the_report_is_read(settings):
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     bilevel = Bilevel(model, num_batches=3, **settings)

@@ -32,6 +32,7 @@ def run(gradients, **settings):
         ("agreement", [2.0, 0.0, -0.5], [0.8, 0.0, -0.2]),
         ("absolute", [2.0, 0.0, 0.5], [0.8, 0.0, 0.2]),
         ("clipped", [2.0, 0.0, 0.0], [1.0, 0.0, 0.0]),
+        ("cosine", [1.0, 0.0, -0.5], [2 / 3, 0.0, -1 / 3]),
     ],
 )
 def test_examples_worked_by_hand(weighting, raw, weights):
@@ -83,6 +84,21 @@ def test_absolute_and_clipped_follow_from_the_rules_weights(solver, matrix):
     assert torch.equal(reports["clipped"].raw_weights, rule.clamp(min=0))
     # |w| has the L1 norm of w, so normalised weights differ in their signs only.
     assert torch.equal(reports["absolute"].weights, reports["agreement"].weights.abs())
+
+
+@given(matrix=gradient_matrices(), seed=st.integers(0, 99))
+def test_cosine_weights_do_not_change_with_the_length_of_any_gradient(matrix, seed):
+    scales = 2.0 ** torch.randint(-20, 21, (len(matrix), 1), generator=torch.Generator().manual_seed(seed))
+    gradients = torch.from_numpy(matrix)
+    weights, scaled = (run(each, weighting="cosine")[0].weights for each in (gradients, gradients * scales))
+    torch.testing.assert_close(weights, scaled, rtol=1e-9, atol=1e-12)
+
+
+@given(matrix=gradient_matrices())
+def test_cosine_weights_are_the_agreement_that_is_reported_whatever_mu_and_lam(matrix):
+    report, _ = run(torch.from_numpy(matrix), weighting="cosine", mu=5.0, lam=0.1)
+    assert torch.equal(report.raw_weights, report.agreement)
+    assert bool((report.raw_weights.abs() <= 1 + 1e-12).all())
 
 
 @given(matrix=gradient_matrices(), scale=st.sampled_from([-1e6, 1e-6, 3.0]))
@@ -152,6 +168,11 @@ def test_the_weighting_is_in_the_state():
             {"weighting": "random", "solver": "exact"},
             "weighting 'random' does not look at gradients, so solver 'exact'",
         ),
+        (
+            {"weighting": "random", "validation": "k-fold"},
+            "weighting 'random' does not look at gradients, so validation 'k-fold'",
+        ),
+        ({"weighting": "cosine", "solver": "exact"}, "looks at each mini-batch alone, .* take solver 'diagonal'"),
     ],
 )
 def test_a_weighting_without_a_meaning_is_refused(settings, message):

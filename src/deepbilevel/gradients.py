@@ -68,6 +68,19 @@ def silence_unless(sound: Tensor, gradients: Gradients) -> None:
     torch._foreach_mul_(list(gradients.values()), sound.to(torch.float32))
 
 
+def blend_gradients(held: Gradients, gradients: Gradients, kept: Tensor) -> Gradients:
+    """Return ``kept * held + (1 - kept) * gradients``; an absent gradient counts as zero.
+
+    ``gradients`` must be finite and are used up; ``held`` stays as it is.
+    """
+    for position, gradient in gradients.items():
+        if position in held:
+            gradient.lerp_(held[position].to(gradient), kept.to(gradient))
+        else:
+            gradient.mul_(1 - kept)
+    return gradients | {position: each * kept for position, each in held.items() if position not in gradients}
+
+
 class Blocks:
     """Which parameters share a weight: all of the model's as one vector, or those of each module.
 
@@ -118,6 +131,32 @@ class Blocks:
         # One stack for all blocks, and a split that views it: a small operation costs as much as a small layer.
         numbers = torch.stack([part for block in blocks for part in block])
         return torch.stack([block.sum() for block in numbers.split([len(block) for block in blocks])])
+
+
+class HeldGradients:
+    """All gradients of a group at once, and what every two of them have in common: memory grows with each."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._held: list[Gradients] = []
+        self._triangle: list[list[Tensor]] = []
+
+    def add(self, gradients: Gradients, sq_norms: Tensor) -> None:
+        """Keep gradients, whose squared norms are known already."""
+        self._triangle.append([*(self._blocks.dots(held, gradients) for held in self._held), sq_norms])
+        self._held.append(gradients)
+
+    def gram(self) -> Tensor:
+        """Return all inner products, shape ``[num_blocks, n, n]``."""
+        count = len(self._held)
+        rows = [self._triangle[max(i, j)][min(i, j)] for i in range(count) for j in range(count)]
+        return torch.stack(rows, dim=1).reshape(-1, count, count)
+
+    def add_to(self, total: "WeightedGradientSum", weights: Tensor) -> None:
+        """Add ``weights[i] * gradients[i]`` for all that are held; they are used up."""
+        for each, gradients in zip(weights, self._held, strict=True):
+            total.add(each, gradients)
+        self._held = []
 
 
 class WeightedGradientSum:

@@ -180,8 +180,8 @@ class GroupStep(ABC, Generic[ReportT]):
     def state_dict(self) -> dict[str, Any]:
         """Return the settings as plain numbers and strings, for a checkpoint taken between two groups.
 
-        There is nothing else to save: between groups no gradient is held, and dropout masks come from torch's
-        own random state.
+        Between groups no gradient is held, and dropout masks come from torch's own random state. So there is nothing
+        else to save, unless a rule remembers something: then its tensors are among the settings.
         """
         self._check_between_groups("state_dict()")
         return self._settings()

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from deepbilevel.choice import choose
 
-Weighting = Literal["agreement", "absolute", "clipped", "random"]
+Control = Literal["agreement", "absolute", "clipped", "random"]
+Weighting = Literal["agreement", "absolute", "clipped", "random", "cosine"]
+Validation = Literal["first", "k-fold", "momentum"]
 
 
 def bilevel_weights(dots: Tensor, sq_norms: Tensor, *, lam: float = 1.0, mu: float = 0.01) -> Tensor:
@@ -67,7 +69,38 @@ def exact_weights(gram: Tensor, dots: Tensor, *, lam: float = 1.0, mu: float = 0
     return torch.where(usable, solution, 0.0).to(dots)
 
 
-def reweigh(weights: Tensor, dots: Tensor, weighting: Weighting) -> Tensor:
+def cosines(dots: Tensor, norms: Tensor, validation_norms: Tensor) -> Tensor:
+    """Return ``<g_v, g_i> / (|g_v| |g_i|)``; zero where a gradient has no direction or is not finite.
+
+    >>> cosines(torch.tensor([6.0, 0.0]), torch.tensor([2.0, 0.0]), torch.tensor(3.0))
+    tensor([1., 0.])
+    """
+    lengths = norms * validation_norms
+    return torch.where(torch.isfinite(dots) & torch.isfinite(lengths) & (lengths > 0), dots / lengths, 0.0)
+
+
+def compare_with_the_others(gram: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
+    """Let every mini-batch be validated by the mean of the others, ``v_i = mean_{j != i} g_j``.
+
+    Return ``<v_i, g_i>`` and ``|v_i|``, each ``[..., n]``. A mini-batch that is not finite is part of no mean, and
+    compared with nothing: NaN. So is a mini-batch that is left alone.
+
+    Args:
+        gram: ``<g_i, g_j>``, shape ``[..., n, n]``.
+        finite: which mini-batches are, shape ``[n]``.
+
+    >>> compare_with_the_others(torch.tensor([[4.0, 2.0], [2.0, 9.0]]), torch.tensor([True, True]))
+    (tensor([2., 2.]), tensor([3., 2.]))
+    """
+    gram = torch.where(finite[:, None] & finite, gram, 0.0)
+    others = 1 - torch.eye(len(finite), dtype=gram.dtype, device=gram.device)  # row i: all but i
+    count = torch.where(finite & (finite.sum() > 1), finite.sum() - 1, torch.nan).to(gram.dtype)
+    sums = others @ gram  # row i, column j: <sum of all but i, g_j>
+    sq_norms = (sums * others).sum(-1)
+    return (gram * others).sum(-1) / count, sq_norms.clamp(min=0).sqrt() / count
+
+
+def reweigh(weights: Tensor, dots: Tensor, weighting: Control) -> Tensor:
     """Return raw weights as the rule gives them, or what a control puts in their place, entry by entry.
 
     - ``agreement``: the rule itself, ``w``.
@@ -110,13 +143,36 @@ def l1_divisor(weights: Tensor) -> Tensor:
     return torch.where(torch.isfinite(total) & (total > 0), total, torch.inf)
 
 
-def check_weighting(weighting: str, solver: str) -> None:
-    """Refuse a weighting that does not exist, or that would never look at what was solved."""
+def check_choices(*, weighting: str, validation: str, validation_momentum: float, solver: str) -> None:
+    """Refuse a weighting or validation that does not exist, and combinations that would work for nothing."""
     choose("weighting", weighting, get_args(Weighting))
+    choose("validation", validation, get_args(Validation))
+    if isinstance(validation_momentum, bool) or not isinstance(validation_momentum, Real):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"validation_momentum must be a number, got {validation_momentum!r}")
+    if not 0 <= validation_momentum < 1:
+        raise ValueError(
+            f"validation_momentum must lie between 0 and 1, and below 1, got {validation_momentum!r}; 0 forgets all "
+            "groups but the last, 0.9 remembers about ten"
+        )
     if weighting == "random" and solver == "exact":
         raise ValueError(
             "weighting 'random' does not look at gradients, so solver 'exact' would hold them all for nothing; "
             "take solver 'diagonal'"
+        )
+    if weighting == "random" and validation != "first":
+        raise ValueError(
+            f"weighting 'random' does not look at gradients, so validation {validation!r} would hold them for nothing; "
+            "take validation 'first'"
+        )
+    if weighting == "cosine" and solver == "exact":
+        raise ValueError(
+            "weighting 'cosine' looks at each mini-batch alone, so what solver 'exact' finds out about pairs would not "
+            "count; take solver 'diagonal'"
+        )
+    if validation == "k-fold" and solver == "exact":
+        raise ValueError(
+            "validation 'k-fold' gives every mini-batch a validation gradient of its own, but the system of solver "
+            "'exact' has one for all of them; take solver 'diagonal'"
         )
 
 

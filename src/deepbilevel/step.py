@@ -1,5 +1,8 @@
 """Deep bilevel learning as a training step: the first mini-batch of a group validates, the others train.
 
+Two switches leave the paper: every mini-batch may be validated by all others, and the validation gradient may be
+averaged over groups.
+
 What happens to each gradient stands here; when it arrives and where the result goes is ``group_step.py``, the
 equations are ``rule.py``, the arithmetic on parameters is ``gradients.py``.
 """
@@ -11,19 +14,23 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from deepbilevel.gradients import Blocks, Gradients, WeightedGradientSum
+from deepbilevel.gradients import Blocks, Gradients, HeldGradients, WeightedGradientSum
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.parameters import Parameters
 from deepbilevel.rule import (
+    Validation,
     Weighting,
     bilevel_weights,
+    check_choices,
     check_rule,
-    check_weighting,
+    compare_with_the_others,
+    cosines,
     exact_weights,
     l1_divisor,
     reweigh,
 )
+from deepbilevel.validation_average import ValidationAverage
 
 Solver = Literal["diagonal", "exact"]
 
@@ -32,12 +39,13 @@ Solver = Literal["diagonal", "exact"]
 class StepReport(GroupReport):
     """What one bilevel step did. Tensors stay on the device, so a report nobody reads costs no waiting.
 
-    With ``per_layer=True`` every entry of a mini-batch becomes a row with one column per layer.
+    With ``per_layer=True`` every entry of a mini-batch becomes a row with one column per layer. With
+    ``validation="k-fold"`` all k mini-batches train, and what has ``k - 1`` entries here has k.
 
     Attributes:
         weights: the ``k - 1`` weights that were applied to the training mini-batches.
         raw_weights: the same before normalisation, straight from the rule or from the control in its place.
-        agreement: cosine between each training gradient and the validation gradient, ``k - 1``.
+        agreement: cosine between each training gradient and its validation gradient, ``k - 1``.
         norms: length of each of the k gradients, validation first.
         losses: the k losses, validation first.
         finite: for each of the k mini-batches whether its gradient was finite.
@@ -75,6 +83,11 @@ class Bilevel(GroupStep[StepReport]):
             full linear system and holds all k gradients.
         weighting: ``"agreement"`` is the rule, the others are its controls: ``"absolute"`` takes ``|w_i|``,
             ``"clipped"`` ``max(w_i, 0)``, and ``"random"`` draws ``max(n, 0)``, n normal, from torch's random numbers.
+            ``"cosine"`` is ``<g_v, g_i> / (|g_v| |g_i|)``, without ``mu`` and ``lam``.
+        validation: what g_v is. ``"first"`` is the paper's, the gradient of the first mini-batch. ``"momentum"``
+            averages it over groups, the current one included, and holds one model-sized buffer more, between groups
+            too. ``"k-fold"`` is for each mini-batch the mean of the others: all k train, and all k gradients are held.
+        validation_momentum: of ``"momentum"``: ``g_v <- m g_v + (1 - m) g_first``, from 0 to less than 1.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
     """
 
@@ -91,6 +104,8 @@ class Bilevel(GroupStep[StepReport]):
         per_layer: bool = False,
         solver: Solver = "diagonal",
         weighting: Weighting = "agreement",
+        validation: Validation = "first",
+        validation_momentum: float = 0.9,
         scaler: GradScaler | None = None,
     ) -> None:
         super().__init__(model_or_parameters, scaler=scaler)
@@ -102,6 +117,9 @@ class Bilevel(GroupStep[StepReport]):
             per_layer=per_layer,
             solver=solver,
             weighting=weighting,
+            validation=validation,
+            validation_momentum=validation_momentum,
+            validation_average=None,
         )
 
     def _choose(self, **settings: Any) -> None:
@@ -110,9 +128,15 @@ class Bilevel(GroupStep[StepReport]):
         if settings["solver"] not in get_args(Solver):
             solvers = " or ".join(map(repr, get_args(Solver)))
             raise ValueError(f"solver must be {solvers}, got {settings['solver']!r}")
-        check_weighting(settings["weighting"], settings["solver"])
+        check_choices(
+            weighting=settings["weighting"],
+            validation=settings["validation"],
+            validation_momentum=settings["validation_momentum"],
+            solver=settings["solver"],
+        )
         if settings["per_layer"]:
             self._check_owners("per_layer=True")
+        average = ValidationAverage.from_state(settings["validation_average"], self._parameters)
         self.num_batches: int = int(settings["num_batches"])  # numpy's do not survive a JSON checkpoint
         self.mu: float = float(settings["mu"])
         self.lam: float = float(settings["lam"])
@@ -120,19 +144,22 @@ class Bilevel(GroupStep[StepReport]):
         self.per_layer: bool = settings["per_layer"]
         self.solver: Solver = settings["solver"]
         self.weighting: Weighting = settings["weighting"]
+        self.validation: Validation = settings["validation"]
+        self.validation_momentum: float = float(settings["validation_momentum"])
+        self._average = average
         whole_model = [0] * len(self._parameters)
         self._blocks = Blocks(self._owners if self.per_layer and self._owners else whole_model)
         self._forget()
 
     def _settings(self) -> dict[str, Any]:
         names = ("num_batches", "mu", "lam", "normalize", "per_layer", "solver", "weighting")
-        return {name: getattr(self, name) for name in names}
+        settings = {name: getattr(self, name) for name in (*names, "validation", "validation_momentum")}
+        return settings | {"validation_average": self._average.state_dict()}
 
     def _forget(self) -> None:
-        self._validation: Gradients | None = None
+        self._validation: tuple[Gradients, Tensor] | None = None  # the gradient and its norms
         self._sum = WeightedGradientSum(self._blocks)
-        self._held: list[Gradients] = []  # by the exact solver only
-        self._gram: list[list[Tensor]] = []
+        self._held = HeldGradients(self._blocks)  # by the exact solver and by k-fold validation only
         self._raw_weights: list[Tensor] = []
         self._dots: list[Tensor] = []
         self._sq_norms: list[Tensor] = []
@@ -143,48 +170,70 @@ class Bilevel(GroupStep[StepReport]):
         self._sq_norms.append(sq_norms)
         # One bad layer discards the mini-batch as a whole: its other layers came from the same pass.
         self._finite.append(torch.isfinite(sq_norms).all())
-        if self._validation is None:
-            self._validation = gradients
-            return
-        dots = self._blocks.dots(self._validation, gradients)
+        if self.validation == "k-fold":
+            self._held.add(gradients, sq_norms)
+        elif self._validation is None:
+            if self.validation == "momentum":
+                momentum = sq_norms.new_full((), self.validation_momentum)
+                gradients = self._average.with_gradient(gradients, self._finite[0], momentum)
+                sq_norms = self._blocks.sq_norms(gradients)
+            self._validation = gradients, sq_norms.sqrt()
+        else:
+            self._compare(gradients, sq_norms, *self._validation)
+
+    def _compare(self, gradients: Gradients, sq_norms: Tensor, validation: Gradients, validation_norms: Tensor) -> None:
+        dots = self._blocks.dots(validation, gradients)
         dots = torch.where(self._finite[0] & self._finite[-1], dots, torch.nan)
         self._dots.append(dots)
         if self.solver == "exact":
-            self._gram.append([*(self._blocks.dots(held, gradients) for held in self._held), sq_norms])
-            self._held.append(gradients)
+            self._held.add(gradients, sq_norms)
         else:
-            weights = bilevel_weights(dots, sq_norms, lam=self.lam, mu=self.mu)
-            weights = reweigh(weights, dots, self.weighting)
+            weights = self._weigh(dots, sq_norms, validation_norms)
             self._raw_weights.append(weights)
             self._sum.add(weights, gradients)
 
+    def _weigh(self, dots: Tensor, sq_norms: Tensor, validation_norms: Tensor) -> Tensor:
+        if self.weighting == "cosine":
+            return cosines(dots, sq_norms.sqrt(), validation_norms)
+        return reweigh(bilevel_weights(dots, sq_norms, lam=self.lam, mu=self.mu), dots, self.weighting)
+
     def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, StepReport]:
-        dots, sq_norms = torch.stack(self._dots), torch.stack(self._sq_norms)  # [k - 1, blocks], [k, blocks]
-        if self.solver == "exact":
-            raw_weights = exact_weights(self._full_gram(), dots.T, lam=self.lam, mu=self.mu).T
-            raw_weights = reweigh(raw_weights, dots, self.weighting)
-            for weights, gradients in zip(raw_weights, self._held, strict=True):
-                self._sum.add(weights, gradients)
+        finite, sq_norms = torch.stack(self._finite), torch.stack(self._sq_norms)  # [k], [k, blocks]
+        norms = sq_norms.sqrt()
+        if self._validation is None:
+            raw_weights, agreement = self._validate_by_the_others(finite, sq_norms)
         else:
-            raw_weights = torch.stack(self._raw_weights)
+            raw_weights, agreement = self._validate_by_one(norms[1:], *self._validation)
         divisors = l1_divisor(raw_weights)
         if not self.normalize:
             divisors = torch.where(torch.isfinite(divisors), 1.0, divisors)
-        norms = sq_norms.sqrt()
-        lengths = norms[:1] * norms[1:]
         columns = {
             "weights": torch.nan_to_num(raw_weights / divisors, nan=0.0),
             "raw_weights": raw_weights,
-            "agreement": torch.where(torch.isfinite(dots) & (lengths > 0), dots / lengths, 0.0),
+            "agreement": agreement,
             "norms": norms,
         }
         if not self.per_layer:
             columns = {name: column.squeeze(1) for name, column in columns.items()}
-        finite = torch.stack(self._finite)
         return self._sum.divided_by(divisors), finite, StepReport(**columns, losses=losses, finite=finite)
 
-    def _full_gram(self) -> Tensor:
-        """Mirror the lower triangle collected so far; shape ``[blocks, k - 1, k - 1]``."""
-        count = len(self._gram)
-        rows = [self._gram[max(i, j)][min(i, j)] for i in range(count) for j in range(count)]
-        return torch.stack(rows, dim=1).reshape(-1, count, count)
+    def _validate_by_one(self, norms: Tensor, validation: Gradients, validation_norms: Tensor) -> tuple[Tensor, Tensor]:
+        """Complete the sum; return weights and agreement of the ``k - 1`` training mini-batches."""
+        dots = torch.stack(self._dots)  # [k - 1, blocks]
+        if self.solver == "exact":
+            raw_weights = exact_weights(self._held.gram(), dots.T, lam=self.lam, mu=self.mu).T
+            if self.weighting != "cosine":  # which is refused with this solver
+                raw_weights = reweigh(raw_weights, dots, self.weighting)
+            self._held.add_to(self._sum, raw_weights)
+        else:
+            raw_weights = torch.stack(self._raw_weights)
+        if self.validation == "momentum":
+            self._average.keep(validation, self._finite[0])
+        return raw_weights, cosines(dots, norms, validation_norms)
+
+    def _validate_by_the_others(self, finite: Tensor, sq_norms: Tensor) -> tuple[Tensor, Tensor]:
+        """Make the sum; return weights and agreement of all k mini-batches."""
+        dots, validation_norms = (each.T for each in compare_with_the_others(self._held.gram(), finite))  # [k, blocks]
+        raw_weights = self._weigh(dots, sq_norms, validation_norms)
+        self._held.add_to(self._sum, raw_weights)
+        return raw_weights, cosines(dots, sq_norms.sqrt(), validation_norms)

@@ -12,9 +12,15 @@ from torch.nn import functional as F
 
 from deepbilevel import Bilevel, CrossValidated
 from deepbilevel.group_step import GroupStep
-from deepbilevel.methods import Average
+from deepbilevel.methods import AgreementFilter, AndMask, Average, GsnrWeighted, MedianOfThree
 from tests.models import flat_grad
 
+# What a group leaves to the next ones in these is their purpose.
+REMEMBERING: dict[str, Callable[..., GroupStep]] = {
+    "bilevel, momentum": partial(Bilevel, validation="momentum"),
+    "bilevel, momentum exact": partial(Bilevel, validation="momentum", solver="exact"),
+    "bilevel, momentum per layer": partial(Bilevel, validation="momentum", per_layer=True),
+}
 BILEVEL: dict[str, Callable[..., GroupStep]] = {
     "bilevel": Bilevel,
     "bilevel, no L1": partial(Bilevel, normalize=False),
@@ -25,6 +31,11 @@ BILEVEL: dict[str, Callable[..., GroupStep]] = {
     "bilevel, clipped": partial(Bilevel, weighting="clipped"),
     "bilevel, clipped exact": partial(Bilevel, weighting="clipped", solver="exact"),
     "bilevel, random": partial(Bilevel, weighting="random"),
+    "bilevel, cosine": partial(Bilevel, weighting="cosine"),
+    "bilevel, k-fold": partial(Bilevel, validation="k-fold"),
+    "bilevel, k-fold per layer": partial(Bilevel, validation="k-fold", per_layer=True),
+    "bilevel, k-fold cosine": partial(Bilevel, validation="k-fold", weighting="cosine"),
+    **REMEMBERING,
 }
 STEPS: dict[str, Callable[..., GroupStep]] = {
     **BILEVEL,
@@ -32,12 +43,20 @@ STEPS: dict[str, Callable[..., GroupStep]] = {
     "cross-validated, per filter": partial(CrossValidated, block="filter"),
     "cross-validated, per layer": partial(CrossValidated, block="layer"),
     "cross-validated, whole model": partial(CrossValidated, block="model"),
+    "and-mask": AndMask,
+    "and-mask, all": partial(AndMask, threshold=0.0),
+    "median of three": MedianOfThree,
+    "gsnr": GsnrWeighted,
+    "agreement filter": AgreementFilter,
+    "agreement filter, all": partial(AgreementFilter, max_cosine_distance=2.0),
     "average": Average,
     "average, first left out": partial(Average, leave_out=1),
 }
 
 K = 4
+_FORGETTING = {name: make for name, make in STEPS.items() if name not in REMEMBERING}
 every_step = pytest.mark.parametrize("make", STEPS.values(), ids=STEPS)
+every_forgetting_step = pytest.mark.parametrize("make", _FORGETTING.values(), ids=_FORGETTING)
 every_bilevel = pytest.mark.parametrize("make", BILEVEL.values(), ids=BILEVEL)
 
 

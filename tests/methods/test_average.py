@@ -8,7 +8,18 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.methods import METHODS, Average, BilevelSpec, CrossValidatedSpec, SgdSpec, UniformSpec
+from deepbilevel.methods import (
+    METHODS,
+    AgreementFilterSpec,
+    AndMaskSpec,
+    Average,
+    BilevelSpec,
+    CrossValidatedSpec,
+    GsnrSpec,
+    MedianOfThreeSpec,
+    SgdSpec,
+    UniformSpec,
+)
 from tests.models import NETWORKS, Vectors, build, flat_grad, gradient_matrix, images
 from tests.test_memory import LiveBytes
 
@@ -210,6 +221,12 @@ def test_a_step_that_fails_leaves_a_fresh_group():
 
 def test_the_catalog_names_every_method_by_its_kind():
     known = {"bilevel": BilevelSpec, "cross-validated": CrossValidatedSpec, "sgd": SgdSpec, "uniform": UniformSpec}
-    assert known == METHODS
-    assert [name for name in METHODS if METHODS[name].splits] == ["bilevel", "cross-validated", "uniform"]
+    relatives = {
+        "and-mask": AndMaskSpec,
+        "median-of-three": MedianOfThreeSpec,
+        "gsnr": GsnrSpec,
+        "agreement-filter": AgreementFilterSpec,
+    }
+    assert known | relatives == METHODS
+    assert [name for name in METHODS if not METHODS[name].splits] == ["sgd"]
     assert [name for name in METHODS if METHODS[name].matches] == ["bilevel", "uniform"]

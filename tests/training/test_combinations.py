@@ -15,8 +15,14 @@ from deepbilevel.training.defaults import default_spec
 from deepbilevel.training.loop import TrainingLoop
 
 MIXINGS = [None, "mixup"]
-CONTROLS = [f'{{"kind": "bilevel", "weighting": "{name}"}}' for name in ("absolute", "clipped", "random")]
-UPDATES = [*METHODS, *CONTROLS]
+CONTROLS = [f'{{"kind": "bilevel", "weighting": "{name}"}}' for name in ("absolute", "clipped", "random", "cosine")]
+VALIDATIONS = [
+    '{"kind": "bilevel", "validation": "k-fold"}',
+    '{"kind": "bilevel", "validation": "momentum", "validation_momentum": 0.5}',
+]
+# Their steps rest on few of the images, or on a validation gradient of the past, and shake more.
+SHAKY = ("random", "agreement-filter", "momentum")
+UPDATES = [*METHODS, *CONTROLS, *VALIDATIONS]
 COMBINATIONS = list(itertools.product(UPDATES, LOSSES, MIXINGS))
 
 
@@ -65,7 +71,7 @@ def test_every_combination_trains_two_steps(method, loss, mixing):
     ],
 )
 def test_everything_learns_on_clean_digits(method, loss, mixing):
-    lr = 0.03 if "random" in method else 0.1  # random weights rest on few of the images, and shake more
+    lr = 0.03 if any(name in method for name in SHAKY) else 0.1
     settings = {"epochs": 8, "evaluate_every": 8, "group__batch_size": 8, "optimizer__lr": lr}
     loop = started(digits(method=method, loss=loss, mixing=mixing, **settings))
     for _ in loop.run():

@@ -40,6 +40,23 @@ IMPOSSIBLE = [
         changed(DIGITS, method={"kind": "bilevel", "weighting": "random", "solver": "exact"}),
         "method: weighting 'random' does not look at gradients, so solver 'exact' would hold them all for nothing",
     ),
+    (
+        changed(DIGITS, method={"kind": "bilevel", "validation": "k-fold", "solver": "exact"}),
+        "method: validation 'k-fold' gives every mini-batch .* of its own, .* take solver 'diagonal'",
+    ),
+    (
+        changed(DIGITS, method={"kind": "bilevel", "validation": "k-fold"}, group__holdout=0.1),
+        "group.holdout only validates, but method.validation 'k-fold' learns from every mini-batch",
+    ),
+    (
+        changed(DIGITS, method={"kind": "bilevel", "weighting": "cosine", "solver": "exact"}),
+        "method: weighting 'cosine' looks at each mini-batch alone",
+    ),
+    (
+        changed(DIGITS, method="median-of-three", group__num_batches=2),
+        "method median-of-three needs a group.num_batches of at least 3, got 2",
+    ),
+    (changed(DIGITS, method="and-mask", group__holdout=0.1), "group.holdout is for methods that validate; and-mask"),
     (changed(VOC, noise="uniform:0.5"), "noise uniform:0.5 needs one label per image; voc2007 has several"),
     (
         changed(VOC, loss="label-smoothing"),
@@ -87,6 +104,16 @@ IMPOSSIBLE = [
 ]
 
 OUT_OF_RANGE = [
+    *(
+        (changed(DIGITS, method={"kind": "bilevel", "validation_momentum": value}), "validation_momentum must lie")
+        for value in (-0.1, 1)
+    ),
+    (changed(DIGITS, method={"kind": "and-mask", "threshold": 1.5}), "method: threshold must lie in 0 .. 1, got 1.5"),
+    (changed(DIGITS, method={"kind": "gsnr", "floor": -1}), "method: floor must lie in 0 .. 1, got -1.0; its authors"),
+    (
+        changed(DIGITS, method={"kind": "agreement-filter", "max_cosine_distance": 3}),
+        "method: max_cosine_distance must lie in 0 .. 2, got 3.0; its authors recommend",
+    ),
     *((changed(DIGITS, **{key: 0}), f"{key} must be at least 1, got 0") for key in ("epochs", "threads")),
     *(
         (changed(DIGITS, **{key: -1}), f"{key} must be at least 1, got -1")
@@ -182,10 +209,20 @@ def test_what_is_misspelt_or_missing_is_named_with_the_nearest(plain, message):
 WHOLE = ["epochs", "seed", "threads", "evaluate_every", "zeroed_steps", "data.limit", "data.test_limit"]
 WHOLE += ["data.test_crops", "group.num_batches", "group.batch_size"]
 NUMBERS = ["optimizer.lr", "method.mu", "method.lam", "group.holdout", "data.test_rate", "network.dropout"]
+NUMBERS += ["method.validation_momentum"]
 FLAGS = ["method.normalize", "method.per_layer", "method.shared_dropout", "group.matched"]
 TEXTS = ["data.name", "data.recipe", "data.path", "data.labels", "data.split", "network.name", "network.weights"]
 TEXTS += ["optimizer.name"]
-CHOICES = ["device", "precision", "method.solver", "method.weighting", "group.draw", "group.on_rare", "optimizer.decay"]
+CHOICES = [
+    "device",
+    "precision",
+    "method.solver",
+    "method.weighting",
+    "method.validation",
+    "group.draw",
+    "group.on_rare",
+    "optimizer.decay",
+]
 WRONG = {
     "a whole number": (WHOLE, [True, 1.0, 1.5, "x", [1], {}, float("nan"), np.int64(3)]),
     "a number": (NUMBERS, [True, "x", [1.0], {}, float("nan"), float("inf"), 10**400, np.float64(0.5)]),

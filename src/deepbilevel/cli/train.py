@@ -23,7 +23,13 @@ def train(
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
     network: Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")] = None,
-    method: Annotated[str | None, typer.Option(help="bilevel (the default), cross-validated, sgd or uniform.")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="bilevel (the default), cross-validated, sgd, uniform, and-mask, median-of-three, gsnr or "
+            "agreement-filter."
+        ),
+    ] = None,
     loss: Annotated[
         str | None,
         typer.Option(

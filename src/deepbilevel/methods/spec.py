@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import ClassVar, get_args
 
 from deepbilevel.cross_validated import Block
-from deepbilevel.rule import Weighting, check_rule, check_weighting
+from deepbilevel.methods.settings import check_distance, check_floor, check_threshold
+from deepbilevel.rule import Validation, Weighting, check_choices, check_rule
 from deepbilevel.specs import validate
 from deepbilevel.step import Solver
 
@@ -52,7 +53,11 @@ class BilevelSpec:
     """The paper's rule; the arguments of :class:`~deepbilevel.Bilevel`.
 
     Attributes:
-        weighting: ``agreement`` is the paper's; ``absolute``, ``clipped`` and ``random`` are controls.
+        weighting: ``agreement`` is the paper's; ``absolute``, ``clipped`` and ``random`` are controls; ``cosine``
+            leaves out the lengths of gradients.
+        validation: by the ``first`` mini-batch as in the paper; by its ``momentum`` over groups; or ``k-fold``, every
+            mini-batch by all others.
+        validation_momentum: of ``momentum``.
         shared_dropout: draw the same dropout masks for all mini-batches of a group.
     """
 
@@ -68,12 +73,19 @@ class BilevelSpec:
     per_layer: bool = False
     solver: Solver = "diagonal"
     weighting: Weighting = "agreement"
+    validation: Validation = "first"
+    validation_momentum: float = 0.9
     shared_dropout: bool = False
 
     def __post_init__(self) -> None:
         validate(self)
         check_rule(lam=self.lam, mu=self.mu)
-        check_weighting(self.weighting, self.solver)
+        check_choices(
+            weighting=self.weighting,
+            validation=self.validation,
+            validation_momentum=self.validation_momentum,
+            solver=self.solver,
+        )
 
 
 @dataclass(frozen=True)
@@ -92,6 +104,77 @@ class CrossValidatedSpec:
         validate(self)
 
 
-MethodSpec = BilevelSpec | CrossValidatedSpec | SgdSpec | UniformSpec
+@dataclass(frozen=True)
+class AndMaskSpec:
+    """Learn where signs agree; the arguments of :class:`~deepbilevel.methods.AndMask`."""
+
+    kind: ClassVar[str] = "and-mask"
+    description: ClassVar[str] = "the mean where the mini-batches of a group agree on the sign"
+    splits: ClassVar[bool] = True
+    matches: ClassVar[bool] = False
+    validates: ClassVar[bool] = False
+
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        validate(self)
+        check_threshold(self.threshold)
+
+
+@dataclass(frozen=True)
+class MedianOfThreeSpec:
+    """The median of three means; see :class:`~deepbilevel.methods.MedianOfThree`. It needs groups of at least three."""
+
+    kind: ClassVar[str] = "median-of-three"
+    description: ClassVar[str] = "the median of three parts of a group, parameter by parameter"
+    splits: ClassVar[bool] = True
+    matches: ClassVar[bool] = False
+    validates: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class GsnrSpec:
+    """Steps by the signal-to-noise ratio; the arguments of :class:`~deepbilevel.methods.GsnrWeighted`."""
+
+    kind: ClassVar[str] = "gsnr"
+    description: ClassVar[str] = "the mean, smaller where mini-batches differ more than elsewhere"
+    splits: ClassVar[bool] = True
+    matches: ClassVar[bool] = False
+    validates: ClassVar[bool] = False
+
+    floor: float = 0.1
+
+    def __post_init__(self) -> None:
+        validate(self)
+        check_floor(self.floor)
+
+
+@dataclass(frozen=True)
+class AgreementFilterSpec:
+    """Average what agrees; the arguments of :class:`~deepbilevel.methods.AgreementFilter`."""
+
+    kind: ClassVar[str] = "agreement-filter"
+    description: ClassVar[str] = "an average of the mini-batches that agree with those before them"
+    splits: ClassVar[bool] = True
+    matches: ClassVar[bool] = False
+    validates: ClassVar[bool] = False
+
+    max_cosine_distance: float = 0.97
+
+    def __post_init__(self) -> None:
+        validate(self)
+        check_distance(self.max_cosine_distance)
+
+
+MethodSpec = (
+    BilevelSpec
+    | CrossValidatedSpec
+    | SgdSpec
+    | UniformSpec
+    | AndMaskSpec
+    | MedianOfThreeSpec
+    | GsnrSpec
+    | AgreementFilterSpec
+)
 
 METHODS: Mapping[str, type[MethodSpec]] = MappingProxyType({member.kind: member for member in get_args(MethodSpec)})

@@ -19,7 +19,21 @@ from deepbilevel.data.spec import DataSpec
 from deepbilevel.data.subset import choose_in_proportion, set_aside, take
 from deepbilevel.data.views import find_view
 from deepbilevel.group_step import GroupStep
-from deepbilevel.methods import Average, BilevelSpec, CrossValidatedSpec, SgdSpec, UniformSpec
+from deepbilevel.methods import (
+    AgreementFilter,
+    AgreementFilterSpec,
+    AndMask,
+    AndMaskSpec,
+    Average,
+    BilevelSpec,
+    CrossValidatedSpec,
+    GsnrSpec,
+    GsnrWeighted,
+    MedianOfThree,
+    MedianOfThreeSpec,
+    SgdSpec,
+    UniformSpec,
+)
 from deepbilevel.methods.losses import PureLossSpec, multi_label_loss
 from deepbilevel.methods.objective import Objective, ObjectiveSpec, Task
 from deepbilevel.networks.catalog import NETWORKS, build_network
@@ -190,6 +204,15 @@ def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> 
             return Average(model, num_batches=k, leave_out=0 if method.use_validation else 1, scaler=scaler), k
         case CrossValidatedSpec():
             return CrossValidated(model, num_batches=k, block=method.block, scaler=scaler), k
+        case AndMaskSpec():
+            return AndMask(model, num_batches=k, threshold=method.threshold, scaler=scaler), k
+        case MedianOfThreeSpec():
+            return MedianOfThree(model, num_batches=k, scaler=scaler), k
+        case GsnrSpec():
+            return GsnrWeighted(model, num_batches=k, floor=method.floor, scaler=scaler), k
+        case AgreementFilterSpec():
+            distance = method.max_cosine_distance
+            return AgreementFilter(model, num_batches=k, max_cosine_distance=distance, scaler=scaler), k
         case BilevelSpec():
             rule = Bilevel(
                 model,
@@ -200,6 +223,8 @@ def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> 
                 per_layer=method.per_layer,
                 solver=method.solver,
                 weighting=method.weighting,
+                validation=method.validation,
+                validation_momentum=method.validation_momentum,
                 scaler=scaler,
             )
             return rule, k

@@ -14,7 +14,16 @@ import torch
 from deepbilevel.data import find_recipe
 from deepbilevel.data.spec import DataSpec
 from deepbilevel.data.views import find_view
-from deepbilevel.methods import BilevelSpec, CrossEntropy, LossSpec, MethodSpec, Mixup, SgdSpec, UniformSpec
+from deepbilevel.methods import (
+    BilevelSpec,
+    CrossEntropy,
+    LossSpec,
+    MedianOfThreeSpec,
+    MethodSpec,
+    Mixup,
+    SgdSpec,
+    UniformSpec,
+)
 from deepbilevel.methods.objective import ObjectiveSpec
 from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.networks.spec import NetworkSpec
@@ -78,6 +87,18 @@ class RunSpec:
             raise SpecError(f"group.holdout is for methods that validate; {self.method.kind} would waste the images")
         if self.group.holdout is not None and isinstance(self.method, UniformSpec) and self.method.use_validation:
             raise SpecError("group.holdout only validates, but method.use_validation would learn from it; drop one")
+        if (
+            self.group.holdout is not None
+            and isinstance(self.method, BilevelSpec)
+            and self.method.validation == "k-fold"
+        ):
+            raise SpecError(
+                "group.holdout only validates, but method.validation 'k-fold' learns from every mini-batch; drop one"
+            )
+        if isinstance(self.method, MedianOfThreeSpec) and self.group.num_batches < 3:
+            raise SpecError(
+                f"method median-of-three needs a group.num_batches of at least 3, got {self.group.num_batches}"
+            )
         if self.group.matched and not self.method.splits:
             raise SpecError(
                 f"group.matched is for methods that compare; {self.method.kind} takes the group as one batch"

@@ -1,0 +1,78 @@
+"""What the elementwise rules have in common: which mini-batches of a group are finite, and what they report.
+
+A mini-batch whose gradient is not finite becomes zero and is not counted, on the device, without waiting for it. What
+a rule makes of the others is its own file.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from deepbilevel.gradients import Blocks, Gradients, silence_unless, widen_gradients
+from deepbilevel.group_report import GroupReport
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ElementwiseReport(GroupReport):
+    """What a step did that gives every parameter a factor of its own. Tensors stay on the device.
+
+    Attributes:
+        weights: what each mini-batch counted in the mean: ``1 / k``, or 0 where its gradient was not finite.
+        shared: the mean of the factors over all parameters, where a gradient of zero counts as 0.
+        norms: length of each of the k gradients.
+    """
+
+    shared: Tensor
+    norms: Tensor
+
+    @property
+    def applied(self) -> bool:
+        """Whether anything was learned: false when every parameter was left as it is."""
+        return bool(self.shared > 0)
+
+
+class FiniteBatches:
+    """Counts and measures the mini-batches of one group, and silences those that are not finite."""
+
+    def __init__(self, num_parameters: int) -> None:
+        self._model = Blocks([0] * num_parameters)
+        self._norms: list[Tensor] = []
+
+    def take(self, gradients: Gradients) -> tuple[Gradients, Tensor]:
+        """Return gradients of float32 at the least, zero unless all of them are finite; and whether they are."""
+        norm = self._model.sq_norms(gradients).sqrt().squeeze()
+        self._norms.append(norm)
+        gradients, finite = widen_gradients(gradients), torch.isfinite(norm)
+        silence_unless(finite, gradients)
+        return gradients, finite
+
+    @property
+    def norms(self) -> Tensor:
+        """Length of each gradient."""
+        return torch.stack(self._norms)
+
+    @property
+    def finite(self) -> Tensor:
+        """Which mini-batches were finite."""
+        return torch.isfinite(self.norms)
+
+    @property
+    def count(self) -> Tensor:
+        """How many mini-batches were finite, as a number to divide by."""
+        return self.finite.sum().to(self._norms[0].dtype)
+
+    def report(self, losses: Tensor, shared: Tensor) -> ElementwiseReport:
+        """Return the report of a step in which every finite mini-batch counted alike."""
+        weights = self.finite / self.count.clamp(min=1)
+        return ElementwiseReport(weights=weights, shared=shared, norms=self.norms, losses=losses, finite=self.finite)
+
+
+def apply_factors(gradients: Gradients, factors: Gradients) -> Tensor:
+    """Multiply means by their factors in place, and return the mean factor; where a mean is zero it counts as 0."""
+    total = torch.zeros((), device=next(iter(gradients.values())).device)
+    for position, gradient in gradients.items():
+        factor = factors.pop(position)
+        total += (factor * (gradient != 0)).sum()
+        gradient.mul_(factor)
+    return total / sum(gradient.numel() for gradient in gradients.values())

@@ -1,0 +1,97 @@
+"""Steps weighted by the gradient's signal-to-noise ratio, parameter by parameter (Liu et al. 2020, Jiang et al. 2023).
+
+    r = mean_i(g_i)^2 / var_i(g_i),   f = clamp(r / (mean of r over the tensor), floor, 1),   gradient = f mean_i(g_i)
+
+Liu et al. define r (GSNR) over single images; Jiang et al. ("VRGD") take it over parts of a batch and step like this.
+Whether the variance is divided by k or k - 1 cancels out. Where mini-batches are all equal, r is infinite: f is 1
+there, and the mean is over the others. The mean, the sum of squared deviations and one g_i are held, whatever k is.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
+
+from deepbilevel.gradients import Gradients
+from deepbilevel.group_step import GroupStep, check_num_batches
+from deepbilevel.methods.finite_batches import ElementwiseReport, FiniteBatches, apply_factors
+from deepbilevel.methods.settings import check_floor
+from deepbilevel.parameters import Parameters
+
+
+class GsnrWeighted(GroupStep[ElementwiseReport]):
+    """Fill ``.grad`` with the mean gradient, made smaller where mini-batches differ more than elsewhere.
+
+    Mini-batches that are not finite are left out; if fewer than two remain, nothing is learned.
+
+    >>> model = torch.nn.Linear(2, 1, bias=False)
+    >>> rule = GsnrWeighted(model, num_batches=2)
+    >>> for x in torch.tensor([[[1.0, 7.0]], [[3.0, -3.0]]]):
+    ...     rule.backward(model(x).sum())
+    >>> report = rule.fill()
+    >>> model.weight.grad  # ratios 4 / 1 and 4 / 25: 1.92 and 0.08 times their mean, confined to 1 and 0.1
+    tensor([[2.0000, 0.2000]])
+
+    Args:
+        model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``.
+        num_batches: k, the number of mini-batches in a group.
+        floor: the smallest factor; 1 is plain averaging.
+        scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+    """
+
+    tolerates_bad_batches = True
+
+    def __init__(
+        self,
+        model_or_parameters: Parameters,
+        *,
+        num_batches: int,
+        floor: float = 0.1,
+        scaler: GradScaler | None = None,
+    ) -> None:
+        super().__init__(model_or_parameters, scaler=scaler)
+        self._choose(num_batches=num_batches, floor=floor)
+
+    def _choose(self, **settings: Any) -> None:
+        check_num_batches(settings["num_batches"])
+        self.floor: float = check_floor(settings["floor"])
+        self.num_batches: int = int(settings["num_batches"])
+        self._forget()
+
+    def _settings(self) -> dict[str, Any]:
+        return {"num_batches": self.num_batches, "floor": self.floor}
+
+    def _forget(self) -> None:
+        self._batches = FiniteBatches(len(self._parameters))
+        self._mean: Gradients = {}
+        self._deviations: Gradients = {}
+
+    def _add(self, gradients: Gradients) -> None:
+        """Go on with mean and squared deviations as Welford does: squares of sums would lose a small variance."""
+        gradients, finite = self._batches.take(gradients)
+        count = self._batches.count
+        share = torch.where(finite, 1 / count, 0.0)  # of this mini-batch in the mean
+        growth = torch.where(finite, 1 - 1 / count, 0.0)
+        for position, gradient in gradients.items():
+            if position not in self._mean:  # no mini-batch before had any: all of them were zero
+                self._mean[position], self._deviations[position] = (torch.zeros_like(gradient) for _ in range(2))
+        for position, mean in self._mean.items():
+            change = gradients[position].sub_(mean) if position in gradients else -mean
+            mean.addcmul_(change, share.to(mean))
+            self._deviations[position].addcmul_(change.square_(), growth.to(mean))
+
+    def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, ElementwiseReport]:
+        comparable = self._batches.count > 1
+        for position, mean in self._mean.items():
+            ratios = mean.square().div_(self._deviations[position])
+            self._deviations[position] = self._factors(ratios).mul_(comparable)
+        shared = apply_factors(self._mean, self._deviations)
+        return self._mean, self._batches.finite, self._batches.report(losses, shared)
+
+    def _factors(self, ratios: Tensor) -> Tensor:
+        ratios.nan_to_num_(nan=0.0, posinf=torch.inf)  # 0 / 0: a gradient of zero has no signal
+        certain = torch.isinf(ratios)
+        average = torch.where(certain, 0.0, ratios).sum() / (~certain).sum()
+        factors = torch.where(certain, 1.0, ratios.div_(average))
+        return factors.nan_to_num_(nan=0.0).clamp_(self.floor, 1)  # 0 / 0: no signal in the whole tensor

@@ -1,0 +1,39 @@
+"""A method that remembers between groups: a real run, stopped and resumed, ends bit for bit as an unbroken one."""
+
+import signal
+
+import pytest
+import torch
+
+from deepbilevel.training.interruption import Interrupted
+from deepbilevel.training.run import Listener, train
+from tests.training.commands import only_folder, outcome
+from tests.training.test_combinations import digits
+from tests.training.test_packing import same
+
+SPEC = digits(method='{"kind": "bilevel", "validation": "momentum"}', data__limit=256, epochs=2, evaluate_every=2)
+
+
+class Stopper(Listener):
+    """Asks a run to end, by a real signal, after so many groups."""
+
+    def __init__(self, num_groups):
+        self.left = num_groups
+
+    def progress(self, progress, loop):
+        self.left -= progress.stage == "train"
+        if self.left == 0:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_momentum_survives_the_checkpoints_of_a_real_run(tmp_path):
+    train(SPEC, out=tmp_path / "unbroken", data_dir=tmp_path)
+    for num_groups in (1, 2):  # in the middle of the first epoch, and again
+        with pytest.raises(Interrupted):
+            train(SPEC, out=tmp_path / "stopped", data_dir=tmp_path, listener=Stopper(num_groups))
+    train(SPEC, out=tmp_path / "stopped", data_dir=tmp_path)
+    unbroken, stopped = (outcome(only_folder(tmp_path / name)) for name in ("unbroken", "stopped"))
+    average = unbroken["checkpoint"][1]["method"]["validation_average"]
+    assert bool(average["started"])
+    assert all(bool(torch.isfinite(each).all()) for each in average["gradients"].values())
+    assert same(stopped, unbroken)
