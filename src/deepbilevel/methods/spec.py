@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, get_args
 
-from deepbilevel.cross_validated import Block
+from deepbilevel.cross_validated import Block, Shrink
 from deepbilevel.rule import Weighting, check_rule, check_weighting
 from deepbilevel.specs import validate
 from deepbilevel.step import Solver
@@ -78,7 +78,11 @@ class BilevelSpec:
 
 @dataclass(frozen=True)
 class CrossValidatedSpec:
-    """Our own rule; the arguments of :class:`~deepbilevel.CrossValidated`. Its mini-batches need no matching labels."""
+    """Our own rule; the arguments of :class:`~deepbilevel.CrossValidated`. Its mini-batches need no matching labels.
+
+    Attributes:
+        shrink: ``gradient`` for SGD, ``update`` for Adam and its kin, which undo what is done to a gradient's size.
+    """
 
     kind: ClassVar[str] = "cross-validated"
     description: ClassVar[str] = "what the mini-batches of a group agree on, parameter by parameter"
@@ -87,6 +91,7 @@ class CrossValidatedSpec:
     validates: ClassVar[bool] = False
 
     block: Block = "parameter"
+    shrink: Shrink = "gradient"
 
     def __post_init__(self) -> None:
         validate(self)

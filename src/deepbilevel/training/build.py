@@ -72,14 +72,15 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0) -> Parts:
     seed_streams(spec.seed)
     model = make_model(spec.network, train_set.num_classes).to(device)
     scaler = GradScaler(spec.device) if spec.precision == "float16" else None
-    method, num_parts = _make_method(spec, model, scaler)
+    optimizer = spec.optimizer.make(model)
+    method, num_parts = _make_method(spec, model, scaler, optimizer)
     _warn_of_single_images(model, spec.group.size // num_parts)
     autocast = make_autocast(spec)
     return Parts(
         spec=spec,
         model=model,
         method=method,
-        optimizer=spec.optimizer.make(model),
+        optimizer=optimizer,
         scaler=scaler,
         groups=groups,
         train=make_feed(spec, train_set, device, split="train", workers=workers),
@@ -151,7 +152,9 @@ def find_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> tuple[GroupStep[Any], int]:
+def _make_method(
+    spec: RunSpec, model: nn.Module, scaler: GradScaler | None, optimizer: Optimizer
+) -> tuple[GroupStep[Any], int]:
     k, method = spec.group.num_batches, spec.method
     match method:
         case SgdSpec():
@@ -159,7 +162,11 @@ def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> 
         case UniformSpec():
             return Average(model, num_batches=k, leave_out=0 if method.use_validation else 1, scaler=scaler), k
         case CrossValidatedSpec():
-            return CrossValidated(model, num_batches=k, block=method.block, scaler=scaler), k
+            shrunk = optimizer if method.shrink == "update" else None
+            rule = CrossValidated(
+                model, num_batches=k, block=method.block, shrink=method.shrink, optimizer=shrunk, scaler=scaler
+            )
+            return rule, k
         case BilevelSpec():
             rule = Bilevel(
                 model,
