@@ -1,5 +1,7 @@
 """The cross-validated gradient: equal to its textbook version, and what it claims about agreement and noise."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from deepbilevel import CrossValidated, gradients
+from tests.contracts.loop import filled as filled_by
+from tests.models import NETWORKS, Vectors, build, gradient_matrix, images
 from tests.reference import cross_validate
 
 NAN, INF = float("nan"), float("inf")
@@ -72,20 +76,116 @@ def test_where_all_agree_nothing_is_taken_away(block):
     assert report.applied
 
 
-def test_where_mini_batches_are_independent_the_unclamped_factor_is_zero_on_average():
-    """Half of the factors are clamped at zero; the other half must mirror them, or noise would be learned or lost."""
-    rows = np.random.RandomState(0).randn(8, 200_000)
-    s1, s2 = rows.sum(axis=0), (rows**2).sum(axis=0)
-    unclamped = (s1**2 - s2) / (7 * s2)
-    assert abs(unclamped.mean()) < 0.002
-    parameter = nn.Parameter(torch.zeros(200_000, dtype=torch.float64))
-    rule = CrossValidated([parameter], num_batches=8)
-    for row in rows:
-        rule.backward((parameter * torch.from_numpy(row)).sum())
+def mean_over_angles(k, statistic):
+    """Return the mean of a statistic of c = cos^2 of the angle between k independent normal numbers and (1, ..., 1).
+
+    The angle of a normal vector has the density sin^(k - 2). ``S1^2 / S2 = k c`` holds for k gradients of a parameter.
+    """
+    angles = np.linspace(0, np.pi, 20_001)
+    density = np.sin(angles) ** (k - 2)
+    return (statistic(np.cos(angles) ** 2) * density).sum() / density.sum()
+
+
+@pytest.mark.parametrize("k", [2, 3, 8])
+def test_what_independent_mini_batches_say_is_learned_as_little_as_theory_says(k):
+    """Before it is clamped the factor is 0 on average, with variance 2 / ((k - 1) (k + 2)).
+
+    All bounds are five standard deviations of a mean over independent parameters; the deviations are theory's too.
+    """
+    num_parameters = 200_000
+    rows = np.random.RandomState(k).randn(k, num_parameters)
+    filled, report = fill_vectors(rows)
+
+    def unclamped(c):
+        return (k * c - 1) / (k - 1)
+
+    def factor(c):
+        return np.clip(unclamped(c), 0, 1)
+
+    def five_deviations(variance):
+        return 5 * np.sqrt(variance / num_parameters)
+
+    variance = mean_over_angles(k, lambda c: unclamped(c) ** 2)
+    assert mean_over_angles(k, unclamped) == pytest.approx(0, abs=1e-3)
+    assert variance == pytest.approx(2 / ((k - 1) * (k + 2)), rel=1e-3)
+    seen = unclamped(rows.sum(axis=0) ** 2 / (rows**2).sum(axis=0) / k)
+    assert abs(seen.mean()) < five_deviations(variance)
+
+    shared = mean_over_angles(k, factor)
+    bound = five_deviations(mean_over_angles(k, lambda c: factor(c) ** 2) - shared**2)
+    assert report.shared.item() == pytest.approx(shared, abs=bound)
+    # |g|^2 is independent of the angle and k on average, so the mean of (a S1 / k)^2 is that of a^2 c.
+    power = mean_over_angles(k, lambda c: factor(c) ** 2 * c)
+    assert abs(filled.mean()) < five_deviations(power)
+    moment = mean_over_angles(k, lambda c: factor(c) ** 4 * c**2) * (1 + 2 / k)  # of |g|^4: k (k + 2)
+    assert (filled**2).mean() == pytest.approx(power, abs=five_deviations(moment - power**2))
+
+
+def fill_vectors(rows):
+    """Hand gradients [k, d] of one parameter to the rule; return the gradient it fills and its report."""
+    model = Vectors(torch.from_numpy(rows))
+    rule = CrossValidated([model.parameter], num_batches=len(rows))
+    for loss in model.losses():
+        rule.backward(loss)
     report = rule.fill()
-    assert report.shared.item() == pytest.approx(np.clip(unclamped, 0, 1).mean(), rel=1e-6)
-    plain, kept = np.abs(s1 / 8).mean(), parameter.grad.abs().mean().item()
-    assert kept < 0.25 * plain
+    return model.parameter.grad.numpy(), report
+
+
+@given(st.integers(2, 6), st.integers(0, 2**31), st.sampled_from(BLOCKS))
+def test_a_gradient_is_never_turned_around_and_never_longer_than_the_mean(k, seed, block):
+    rows = random_rows(k, seed) * 10.0 ** np.random.RandomState(seed).randint(-3, 4, size=10)
+    filled, report = step(rows, block=block)
+    filled, mean = filled.numpy(), rows.mean(axis=0)
+    assert (filled * mean >= 0).all()
+    assert (np.abs(filled) <= np.abs(mean) * (1 + 1e-12)).all()
+    assert 0 <= report.shared.item() <= 1 + 1e-6
+
+
+def columns_of(model, block):
+    """Return for each block of a model the places of its parameters in one flat vector."""
+    owners, places, start = {}, {}, 0
+    for name, module in model.named_modules():
+        for parameter in module.parameters(recurse=False):
+            owners.setdefault(id(parameter), name)
+    for parameter in model.parameters():
+        own = np.arange(start, start := start + parameter.numel())
+        if block == "filter":
+            places.update({(start, i): part for i, part in enumerate(own.reshape(len(parameter), -1))})
+        else:
+            places.setdefault("model" if block == "model" else owners[id(parameter)], []).append(own)
+    blocks = [np.concatenate(each) if isinstance(each, list) else each for each in places.values()]
+    return [np.array([i]) for i in range(start)] if block == "parameter" else blocks
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_it_equals_the_textbook_version_on_networks(network, block):
+    model, batches = build(network), [(x, y % 2) for x, y in images(5)]  # two labels: something is shared
+    expected = cross_validate(gradient_matrix(model, batches).numpy(), columns_of(model, block))
+    make = partial(CrossValidated, block=block)
+    np.testing.assert_allclose(filled_by(model, make, batches), expected, rtol=1e-9, atol=1e-14)
+    assert expected.any()
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("k", [2, 8, 32])
+def test_float32_stays_near_the_textbook_version(block, k):
+    rows = random_rows(k).astype(np.float32)
+    filled, _ = step(rows, dtype=torch.float32, block=block)
+    expected = cross_validate(rows.astype(np.float64), COLUMNS[block])
+    # (S1^2 - S2) / S2 loses a few roundings of S1^2 / S2 <= k, which the division by k - 1 takes back.
+    assert (np.abs(filled.numpy() - expected) <= 16 * np.finfo(np.float32).eps * np.abs(rows).mean(axis=0)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("exponent", [-30, -1, 1, 30])
+def test_scaling_by_a_power_of_two_changes_no_bit_of_the_factors(block, exponent, dtype):
+    rows = random_rows(5).astype(np.float32)
+    filled, report = step(rows, dtype=dtype, block=block)
+    scaled, its_report = step(rows * 2.0**exponent, dtype=dtype, block=block)
+    assert torch.equal(scaled, filled * 2.0**exponent)
+    assert torch.equal(its_report.shared, report.shared)
 
 
 @pytest.mark.parametrize("block", BLOCKS)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from deepbilevel import Bilevel
+from deepbilevel import Bilevel, CrossValidated
 
 SIZE = 10_000
 
@@ -49,16 +49,16 @@ class Forbidden(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def peak_in_models(num_batches: int, **settings) -> float:
+def peak_in_models(num_batches: int, make=Bilevel, **settings) -> float:
     """Return the peak of live memory during two groups, in units of the model's size."""
     parameter = nn.Parameter(torch.zeros(SIZE))
-    bilevel = Bilevel([parameter], num_batches=num_batches, **settings)
+    step = make([parameter], num_batches=num_batches, **settings)
     with LiveBytes() as memory:
         for _ in range(2):
             for _ in range(num_batches):
                 # sin's backward makes the gradient afresh; inputs beyond it are a scalar
-                bilevel.backward(((parameter + 1).sin() * 2).sum())
-            bilevel.fill()
+                step.backward(((parameter + 1).sin() * 2).sum())
+            step.fill()
             parameter.grad = None
     return memory.peak / (4 * SIZE)
 
@@ -70,6 +70,26 @@ def test_streaming_memory_is_flat_in_the_number_of_mini_batches():
 def test_momentum_of_the_validation_gradient_costs_one_buffer_more_whatever_the_number_of_mini_batches():
     assert peak_in_models(4, validation="momentum") == pytest.approx(peak_in_models(4) + 1, rel=0.02)
     assert peak_in_models(32, validation="momentum") == pytest.approx(peak_in_models(32) + 1, rel=0.02)
+
+
+@pytest.mark.parametrize("block", ["parameter", "filter", "model"])
+def test_the_cross_validated_gradient_needs_the_same_memory_for_any_number_of_mini_batches(block):
+    few, many = (peak_in_models(k, CrossValidated, block=block) for k in (4, 32))
+    assert few == pytest.approx(many, rel=0.02)
+
+
+@pytest.mark.parametrize(("block", "buffers"), [("parameter", 2), ("model", 1)])
+def test_between_mini_batches_the_cross_validated_gradient_holds_two_buffers_or_one(block, buffers):
+    parameter = nn.Parameter(torch.zeros(SIZE))
+    rule = CrossValidated([parameter], num_batches=8, block=block)
+    with LiveBytes() as memory:
+        for _ in range(8):
+            loss = (parameter * 2).sum()
+            rule.backward(loss)
+            del loss
+            assert memory.live / (4 * SIZE) == pytest.approx(buffers, rel=0.02)  # S1 and S2, or S1 and numbers
+        rule.fill()
+        assert memory.live / (4 * SIZE) == pytest.approx(1, rel=0.02)  # .grad
 
 
 @pytest.mark.parametrize("settings", [{"solver": "exact"}, {"validation": "k-fold"}], ids=str)
@@ -92,21 +112,26 @@ def test_between_mini_batches_streaming_holds_two_buffers_and_three_with_the_nex
         assert memory.live / (4 * SIZE) == pytest.approx(1, rel=0.02)  # .grad
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        *({}, {"normalize": False}, {"per_layer": True}),
-        *({"weighting": "cosine"}, {"validation": "k-fold"}, {"validation": "momentum"}),
-    ],
-    ids=str,
+_BILEVEL = (
+    *({}, {"normalize": False}, {"per_layer": True}),
+    *({"weighting": "cosine"}, {"validation": "k-fold"}, {"validation": "momentum"}),
 )
-def test_nothing_waits_for_the_device_before_the_report_is_read(settings):
+
+
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [
+        *((Bilevel, settings) for settings in _BILEVEL),
+        *((CrossValidated, {"block": block}) for block in ("parameter", "filter", "layer", "model")),
+    ],
+)
+def test_nothing_waits_for_the_device_before_the_report_is_read(make, settings):
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-    bilevel = Bilevel(model, num_batches=3, **settings)
+    step = make(model, num_batches=3, **settings)
     losses = [model(torch.randn(2, 3)).square().mean() for _ in range(3)]
     with Forbidden():
         for loss in losses:
-            bilevel.backward(loss)
-        report = bilevel.fill()
+            step.backward(loss)
+        report = step.fill()
     with Forbidden(), pytest.raises(AssertionError, match="waited"):  # the guard itself works
         assert report.applied

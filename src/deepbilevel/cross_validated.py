@@ -5,6 +5,9 @@
 ``a`` is the k-fold estimate of the share of a gradient that mini-batches of different images have in common: 1 where
 all agree, 0 on average where they are independent, and what could be learned is what single images say. This is our
 own rule, beyond the paper. Only S1, S2 and one g_i are held, whatever k is.
+
+An optimizer that divides by the size of the gradients it gets, as Adam does, undoes the shrinking. For these ``a`` can
+be applied to the update instead: the optimizer gets S1 / k, and its step goes a part ``a`` of the way.
 """
 
 from dataclasses import dataclass
@@ -13,14 +16,17 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
 
 from deepbilevel.choice import choose
 from deepbilevel.gradients import Blocks, Gradients, add_gradients, silence_unless, widen_gradients
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.parameters import Parameters
+from deepbilevel.shrunken_updates import ShrunkenUpdates
 
 Block = Literal["parameter", "filter", "layer", "model"]
+Shrink = Literal["gradient", "update"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,6 +69,12 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         num_batches: k, the number of mini-batches in a group.
         block: what shares one ``a``: every single ``parameter``, the weights of an output channel (``filter``), of a
             module (``layer``; needs a module), or of the whole ``model``. Coarser blocks memorise more.
+        shrink: what ``a`` is applied to. ``gradient``, for SGD: ``.grad`` is ``a S1 / k``. ``update``, for Adam and
+            its kin: ``.grad`` is the mean ``S1 / k``, and steps of the optimizer between :meth:`fill` and the next
+            :meth:`backward` change parameters by ``a`` times what they would. It holds ``a`` until then, and the
+            parameters twice during a step.
+        optimizer: the one whose updates are shrunk; for ``shrink="update"`` alone. It gets two hooks, which go when
+            this object goes, and is not changed otherwise.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
     """
 
@@ -74,25 +86,42 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         *,
         num_batches: int,
         block: Block = "parameter",
+        shrink: Shrink = "gradient",
+        optimizer: Optimizer | None = None,
         scaler: GradScaler | None = None,
     ) -> None:
         super().__init__(model_or_parameters, scaler=scaler)
-        self._choose(num_batches=num_batches, block=block)
+        self._optimizer = optimizer
+        if shrink == "gradient" and optimizer is not None:
+            raise ValueError(
+                "optimizer is for shrink='update', got shrink='gradient'; drop the one or change the other"
+            )
+        self._choose(num_batches=num_batches, block=block, shrink=shrink)
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
         choose("block", settings["block"], get_args(Block))
         if settings["block"] == "layer":
             self._check_owners("block='layer'")
+        choose("shrink", settings["shrink"], get_args(Shrink))
+        if settings["shrink"] == "update" and not isinstance(self._optimizer, Optimizer):
+            raise TypeError(
+                "shrink='update' needs the optimizer whose updates it shrinks, an instance of torch.optim.Optimizer, "
+                f"got {type(self._optimizer).__name__}; pass optimizer=..., or take shrink='gradient'"
+            )
         self.num_batches: int = int(settings["num_batches"])
         self.block: Block = settings["block"]
+        self.shrink: Shrink = settings["shrink"]
+        self._updates = None
+        if self.shrink == "update" and self._optimizer is not None:
+            self._updates = ShrunkenUpdates(self._optimizer, self._parameters)
         whole_model = [0] * len(self._parameters)
         self._model = Blocks(whole_model)
         self._blocks = Blocks(self._owners if self.block == "layer" and self._owners else whole_model)
         self._forget()
 
     def _settings(self) -> dict[str, Any]:
-        return {"num_batches": self.num_batches, "block": self.block}
+        return {"num_batches": self.num_batches, "block": self.block, "shrink": self.shrink}
 
     def _forget(self) -> None:
         self._sum: Gradients = {}
@@ -101,6 +130,8 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         self._sq_norms: list[Tensor] = []
 
     def _add(self, gradients: Gradients) -> None:
+        if self._updates is not None:
+            self._updates.factors = {}  # the gradient they belong to is no longer there
         sq_norms = self._blocks.sq_norms(gradients)
         sound = torch.isfinite(sq_norms).all()
         self._sq_norms.append(sq_norms.sum())
@@ -137,7 +168,11 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
             squares = self._squares.pop(position)
             factors = _agreement(self._in_blocks(gradient.square()), squares, count)
             total += factors.mean() * gradient.numel()
-            gradient.mul_(factors).div_(count.clamp(min=1))
+            if self._updates is None:
+                gradient.mul_(factors)
+            else:
+                self._updates.factors[position] = factors
+            gradient.div_(count.clamp(min=1))
         return total / sum(gradient.numel() for gradient in self._sum.values())
 
     def _in_blocks(self, squares: Tensor) -> Tensor:
@@ -148,11 +183,13 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
 
     def _shrink_blocks(self, count: Tensor, squares: Tensor) -> Tensor:
         factors = _agreement(self._blocks.sq_norms(self._sum), squares, count)
-        self._blocks.each(torch._foreach_mul_, self._sum, factors / count.clamp(min=1))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        sizes = [
-            float(sum(self._sum[position].numel() for position in positions))
-            for positions in self._blocks.present(self._sum)
-        ]
+        blocks = self._blocks.present(self._sum)
+        scales = factors if self._updates is None else torch.ones_like(factors)
+        self._blocks.each(torch._foreach_mul_, self._sum, scales / count.clamp(min=1))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        if self._updates is not None:
+            for positions, factor in zip(blocks, factors.unbind(), strict=True):
+                self._updates.factors.update(dict.fromkeys(positions, factor))
+        sizes = [float(sum(self._sum[position].numel() for position in positions)) for positions in blocks]
         share = torch.tensor(sizes, device=factors.device) / sum(sizes)
         return (factors * share).sum()
 

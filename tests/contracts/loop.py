@@ -5,9 +5,11 @@ A new rule passes by adding one line to ``STEPS``.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from deepbilevel import Bilevel, CrossValidated
@@ -37,12 +39,20 @@ BILEVEL: dict[str, Callable[..., GroupStep]] = {
     "bilevel, k-fold cosine": partial(Bilevel, validation="k-fold", weighting="cosine"),
     **REMEMBERING,
 }
+
+
+def _shrinking_updates(parameters: nn.Module, **settings: Any) -> CrossValidated:
+    """Make a rule that leaves the mean in ``.grad``, and the rest to the optimizer's steps."""
+    return CrossValidated(parameters, shrink="update", optimizer=torch.optim.Adam(parameters.parameters()), **settings)
+
+
 STEPS: dict[str, Callable[..., GroupStep]] = {
     **BILEVEL,
     "cross-validated": CrossValidated,
     "cross-validated, per filter": partial(CrossValidated, block="filter"),
     "cross-validated, per layer": partial(CrossValidated, block="layer"),
     "cross-validated, whole model": partial(CrossValidated, block="model"),
+    "cross-validated, shrinking updates": _shrinking_updates,
     "and-mask": AndMask,
     "and-mask, all": partial(AndMask, threshold=0.0),
     "median of three": MedianOfThree,

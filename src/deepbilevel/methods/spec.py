@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, get_args
 
-from deepbilevel.cross_validated import Block
+from deepbilevel.cross_validated import Block, Shrink
 from deepbilevel.methods.settings import check_distance, check_floor, check_threshold
 from deepbilevel.rule import Validation, Weighting, check_choices, check_rule
 from deepbilevel.specs import validate
@@ -90,7 +90,11 @@ class BilevelSpec:
 
 @dataclass(frozen=True)
 class CrossValidatedSpec:
-    """Our own rule; the arguments of :class:`~deepbilevel.CrossValidated`. Its mini-batches need no matching labels."""
+    """Our own rule; the arguments of :class:`~deepbilevel.CrossValidated`. Its mini-batches need no matching labels.
+
+    Attributes:
+        shrink: ``gradient`` for SGD, ``update`` for Adam and its kin, which undo what is done to a gradient's size.
+    """
 
     kind: ClassVar[str] = "cross-validated"
     description: ClassVar[str] = "what the mini-batches of a group agree on, parameter by parameter"
@@ -99,6 +103,7 @@ class CrossValidatedSpec:
     validates: ClassVar[bool] = False
 
     block: Block = "parameter"
+    shrink: Shrink = "gradient"
 
     def __post_init__(self) -> None:
         validate(self)

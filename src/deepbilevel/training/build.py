@@ -92,14 +92,15 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0) -> Parts:
     autocast = make_autocast(spec)
     objective = _make_objective(spec, model, train_set, autocast)
     trained = _trained_together(model, objective)
-    method, num_parts = _make_method(spec, trained, scaler)
+    optimizer = spec.optimizer.make(trained)
+    method, num_parts = _make_method(spec, trained, scaler, optimizer)
     _warn_of_single_images(model, spec.group.size // num_parts)
     return Parts(
         spec=spec,
         model=model,
         objective=objective,
         method=method,
-        optimizer=spec.optimizer.make(trained),
+        optimizer=optimizer,
         scaler=scaler,
         groups=groups,
         train=make_feed(spec, train_set, device, split="train", workers=workers),
@@ -195,7 +196,9 @@ def _trained_together(model: nn.Module, objective: Objective | None) -> nn.Modul
     return nn.ModuleList([model, objective])
 
 
-def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> tuple[GroupStep[Any], int]:
+def _make_method(
+    spec: RunSpec, model: nn.Module, scaler: GradScaler | None, optimizer: Optimizer
+) -> tuple[GroupStep[Any], int]:
     k, method = spec.group.num_batches, spec.method
     match method:
         case SgdSpec():
@@ -203,7 +206,11 @@ def _make_method(spec: RunSpec, model: nn.Module, scaler: GradScaler | None) -> 
         case UniformSpec():
             return Average(model, num_batches=k, leave_out=0 if method.use_validation else 1, scaler=scaler), k
         case CrossValidatedSpec():
-            return CrossValidated(model, num_batches=k, block=method.block, scaler=scaler), k
+            shrunk = optimizer if method.shrink == "update" else None
+            rule = CrossValidated(
+                model, num_batches=k, block=method.block, shrink=method.shrink, optimizer=shrunk, scaler=scaler
+            )
+            return rule, k
         case AndMaskSpec():
             return AndMask(model, num_batches=k, threshold=method.threshold, scaler=scaler), k
         case MedianOfThreeSpec():
