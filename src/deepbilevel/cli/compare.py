@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from deepbilevel.sweeps.comparison import Comparison
 
 _USUAL_METHODS = "sgd,uniform,random,bilevel,cross-validated"
+_WIDE, _NARROW_FIGURE = 120, 8
 
 
 def compare(
@@ -149,15 +150,20 @@ def _print_list(*, as_json: bool) -> None:
 
 
 def _print_table(titles: list[str], rows: list[list[str]], *, caption: str, numbers: bool = True) -> None:
+    from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*titles, caption=escape(caption), caption_justify="left")
+    console = Console()
+    table = Table(*titles, caption=escape(caption), caption_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for column in table.columns:
         column.overflow = "fold"
     for column in table.columns[1:] if numbers else []:
         column.justify = "right"
+    if numbers and console.width < _WIDE:  # mean above spread: so all figures of a method fit 80 columns
+        for column in table.columns[2:]:
+            column.max_width = _NARROW_FIGURE
     for row in rows:
         table.add_row(*map(escape, row))
-    Console().print(table)
+    console.print(table)

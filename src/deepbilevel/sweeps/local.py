@@ -93,12 +93,13 @@ def _listen(trial: Trial, process: "subprocess.Popen[str]", news: "Queue[News]")
     complaints: list[str] = []
     beside = Thread(target=_listen_beside, args=(trial, process, complaints, news), daemon=True)
     beside.start()
-    for line in cast(IO[str], process.stdout):
-        try:
-            event: Any = json.loads(line)
-        except ValueError:  # cut short by a kill, or not said by us
-            event = {"event": "message", "text": line.rstrip()}
-        news.put(News(trial, event))
+    with cast(IO[str], process.stdout) as lines:
+        for line in lines:
+            try:
+                event: Any = json.loads(line)
+            except ValueError:  # cut short by a kill, or not said by us
+                event = {"event": "message", "text": line.rstrip()}
+            news.put(News(trial, event))
     beside.join()
     code = process.wait()
     with suppress(OSError):
@@ -109,9 +110,10 @@ def _listen(trial: Trial, process: "subprocess.Popen[str]", news: "Queue[News]")
 
 
 def _listen_beside(trial: Trial, process: "subprocess.Popen[str]", complaints: list[str], news: "Queue[News]") -> None:
-    for line in cast(IO[str], process.stderr):
-        complaints.append(line.rstrip())
-        news.put(News(trial, {"event": "complaint", "text": line.rstrip()}))
+    with cast(IO[str], process.stderr) as lines:
+        for line in lines:
+            complaints.append(line.rstrip())
+            news.put(News(trial, {"event": "complaint", "text": line.rstrip()}))
 
 
 def _ending(code: int) -> Ending:

@@ -1,4 +1,4 @@
-"""The record of a comparison as a picture: a row per method, from its best epoch to its last, and what it memorised."""
+"""The record of a comparison as a picture: a row per method, its best epoch, its last, and what it memorised."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -9,7 +9,7 @@ from deepbilevel.replacement import replacing
 
 # Okabe and Ito's palette stays apart for colour-blind readers; the shape of a mark says the same again.
 _TEST, _TRAIN, _FAINT = "#0072B2", "#D55E00", "#999999"
-_ROW_INCHES, _FRAME_INCHES = 0.42, 1.5
+_ROW_INCHES, _FRAME_INCHES = 0.5, 1.4
 
 
 def draw_comparison(record: Mapping[str, Any], path: Path) -> None:
@@ -20,15 +20,17 @@ def draw_comparison(record: Mapping[str, Any], path: Path) -> None:
     figure = Figure(figsize=(8, _FRAME_INCHES + _ROW_INCHES * len(methods)), layout="constrained")
     axes = figure.subplots()
     for row, method in enumerate(methods):
+        if row % 2:
+            axes.axhspan(row - 0.5, row + 0.5, color=_FAINT, alpha=0.1, linewidth=0)
         _draw_row(axes, row, method["summary"])
     axes.set_yticks(range(len(methods)), [_label(method) for method in methods])
-    axes.set_ylim(len(methods) - 0.4, -0.6)  # the first on top, as in the table
+    axes.set_ylim(len(methods) - 0.5, -0.5)  # the first on top, as in the table
     axes.set_xlabel(f"{record['metric'] or 'accuracy'} (%); bars: standard deviation over seeds")
     axes.set_title(_title(record), loc="left", fontsize="medium")
     axes.grid(axis="x", alpha=0.25)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    # Above the rows: anywhere among them it would cover somebody's marks.
+    # Below the rows: anywhere among them it would cover somebody's marks.
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     if unique:
@@ -45,11 +47,10 @@ def _draw_row(axes: Any, row: int, summary: Mapping[str, Any]) -> None:
             0.5, row, "no finished run", color=_FAINT, ha="center", va="center", transform=axes.get_yaxis_transform()
         )
         return
-    last, best, train = summary["test"], summary["best"], summary["train"]
-    axes.plot([best["mean"], last["mean"]], [row - 0.1, row - 0.1], color=_TEST, linewidth=1, alpha=0.5)
-    _mark(axes, best, row - 0.1, "o", _TEST, "test, best epoch (hindsight)", face="white")
-    _mark(axes, last, row - 0.1, "o", _TEST, "test, last epoch")
-    _mark(axes, train, row + 0.16, "D", _TRAIN, "train, labels as given", size=5)
+    # Apart from each other: bars of standard deviation that lie on one another cannot be told apart.
+    _mark(axes, summary["best"], row - 0.22, "o", _TEST, "test, best epoch (hindsight)", face="white")
+    _mark(axes, summary["test"], row, "o", _TEST, "test, last epoch")
+    _mark(axes, summary["train"], row + 0.22, "D", _TRAIN, "train, labels as given", size=5)
 
 
 def _mark(
