@@ -52,7 +52,10 @@ def test_a_run_ends_when_its_input_ends_whoever_held_it(tmp_path):
     process.stdin.flush()
     while json.loads(process.stdout.readline())["event"] != "epoch":
         assert process.poll() is None
-    _, errors = process.communicate()  # closes the input
+    try:
+        _, errors = process.communicate(timeout=300)  # closes the input
+    finally:
+        process.kill()  # a run that would go on for ever must not outlive a failing test
     assert process.returncode == 130, errors
     assert "saved; the same command goes on" in errors
 
@@ -75,6 +78,13 @@ def test_a_kill_is_a_failure_that_says_which(tmp_path):
     job.kill()
     *_, last = news_until_the_end(news)
     assert (last.ending, last.error) == ("failed", f"its process ended with code {-signal.SIGKILL} and said nothing")
+
+
+def test_a_file_where_the_folder_should_be_is_not_a_finished_run(tmp_path):
+    place, spec = LocalProcesses(tmp_path, tmp_path), endless()
+    RunFolder.of(spec, tmp_path).path.write_text("in the way")
+    assert place.find_finished(spec) is None
+    assert place.find_record(spec) is None
 
 
 def test_a_damaged_record_is_not_a_finished_run(tmp_path):

@@ -46,12 +46,12 @@ class LocalProcesses:
     def find_finished(self, spec: RunSpec) -> dict[str, Any] | None:
         """Return the record of a run that is finished and need not be run again."""
         folder = RunFolder.of(spec, self.out)
-        with suppress(ValueError):  # damaged: the run itself will say so
+        with suppress(ValueError, OSError):  # damaged, or out of reach: the run itself will say so
             return folder.read_record() if self._resume and folder.finished() else None
 
     def find_record(self, spec: RunSpec) -> dict[str, Any] | None:
         """Return the record of a run as it stands."""
-        with suppress(ValueError):
+        with suppress(ValueError, OSError):
             return RunFolder.of(spec, self.out).read_record()
 
     def place_of(self, spec: RunSpec) -> str:
