@@ -153,7 +153,7 @@ def test_a_failing_seed_ends_with_1_and_the_others_are_finished(tmp_path):
     command = [sys.executable, "-m", "deepbilevel", "train", *SHORT, "--out", str(tmp_path), "--seeds", "0-1"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "seeds 1 failed" in done.stderr
+    assert "error: 1 of 2 runs failed: seed 1; see above" in done.stderr
     assert len(list(tmp_path.glob("*/model.safetensors"))) == 1
 
 

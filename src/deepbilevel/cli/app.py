@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from deepbilevel import __version__
+from deepbilevel.cli.compare import compare
 from deepbilevel.cli.data import data
 from deepbilevel.cli.demo import demo
 from deepbilevel.cli.doctor import doctor
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(compare)
 app.command()(evaluate)
 app.command()(predict)
 app.add_typer(runs, name="runs")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepbilevel.cli.messages import FAILED, INTERRUPTED, WRONG_USAGE, errors_as_messages, last_words
+from deepbilevel.cli.resolving import change_spec, parse_seeds, resolve_spec
+from deepbilevel.cli.tie import read_spec_and_watch
 
 if TYPE_CHECKING:
     from deepbilevel.training.spec import RunSpec
@@ -61,34 +63,41 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the whole spec as TOML and stop.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
+    tied: Annotated[
+        bool, typer.Option("--tied", hidden=True, help="Read a spec from one line of the input; end when it ends.")
+    ] = False,
 ) -> None:
     """Train a network; the same command goes on where it was stopped or killed.
 
     Example: deepbilevel train --data digits --noise uniform:0.5
     """
+    sent = read_spec_and_watch() if tied else None  # before torch is loaded: that takes seconds
+
     from deepbilevel.specs import to_plain
     from deepbilevel.training.spec_files import to_toml
 
     with errors_as_messages(WRONG_USAGE):
-        spec = _resolve(data, data_dir, network, spec_file)
+        spec = resolve_spec(data, data_dir, network, spec_file, text=sent)
         given = {"method": method, "loss": loss, "mixing": mixing, "noise": noise, "epochs": epochs}
-        spec = _changed(spec, {**given, "data.limit": limit, "threads": threads, "seed": seed}, settings or [])
-        numbers = _parse_seeds(seeds, seed)
-    specs = [spec if number is None else replace(spec, seed=number) for number in numbers]
+        spec = change_spec(spec, {**given, "data.limit": limit, "threads": threads, "seed": seed}, settings or [])
+        if seeds is not None and seed is not None:
+            raise ValueError("--seed and --seeds cannot be given together; --seeds 0-4 runs five")
+        specs = [spec] if seeds is None else [replace(spec, seed=number) for number in parse_seeds(seeds)]
     if dry_run:
         for each in specs:
             typer.echo(json.dumps(to_plain(each)) if as_json else f"# {each.name}-{each.id}\n{to_toml(each)}")
         return
     if len(specs) > 1:
-        from deepbilevel.cli.side_by_side import run_side_by_side
+        from deepbilevel.cli.side_by_side import run_seeds
+        from deepbilevel.sweeps.local import LocalProcesses
 
-        options = ["--out", out, "--data-dir", data_dir, "--workers", workers, "--save-seconds", save_seconds]
-        options.append("--resume" if resume else "--no-resume")
-        raise typer.Exit(run_side_by_side(specs, jobs, list(map(str, options)), quiet=quiet, as_json=as_json))
+        place = LocalProcesses(out, data_dir, workers=workers, save_seconds=save_seconds, resume=resume)
+        raise typer.Exit(run_seeds(specs, place, jobs, quiet=quiet, as_json=as_json))
     _run(
         specs[0],
         quiet=quiet,
         as_json=as_json,
+        progress_seconds=1.0 if tied else None,
         out=out,
         data_dir=data_dir,
         workers=workers,
@@ -97,66 +106,7 @@ def train(
     )
 
 
-def _resolve(data: str | None, data_dir: Path, network: str | None, spec_file: Path | None) -> "RunSpec":
-    from deepbilevel.specs import from_plain
-    from deepbilevel.training.defaults import default_spec
-    from deepbilevel.training.spec import RunSpec
-    from deepbilevel.training.spec_files import load_spec
-
-    if spec_file is not None:
-        if data is not None or network is not None:
-            raise ValueError("--spec already says which data and network; change them in the file, or with --set")
-        return from_plain(RunSpec, json.load(sys.stdin)) if str(spec_file) == "-" else load_spec(spec_file)
-    if data is None:
-        raise ValueError("--data is missing; `deepbilevel data list` shows what there is, digits need no download")
-    kind, path = _own_images(data, data_dir)
-    return default_spec(kind, network, path=path)
-
-
-def _own_images(data: str, data_dir: Path) -> tuple[str, str]:
-    """Return the name in the catalog and the place, also where somebody named the place itself."""
-    from deepbilevel.data import DATA_SETS
-
-    if data not in DATA_SETS and Path(data).is_dir():
-        return "folder", data
-    if data not in DATA_SETS and Path(data).suffix == ".csv":
-        return "csv", data
-    return data, str(data_dir)
-
-
-def _changed(spec: "RunSpec", given: dict[str, Any], settings: list[str]) -> "RunSpec":
-    from deepbilevel.specs import with_value
-
-    for key, value in given.items():
-        if value is not None:
-            spec = with_value(spec, key, value)
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise ValueError(f"--set needs key=value, as in optimizer.lr=0.1, got {setting!r}")
-        spec = with_value(spec, key.strip(), value.strip())
-    return spec
-
-
-def _parse_seeds(seeds: str | None, seed: int | None) -> list[int | None]:
-    if seeds is None:
-        return [None]
-    if seed is not None:
-        raise ValueError("--seed and --seeds cannot be given together; --seeds 0-4 runs five")
-    numbers: list[int | None] = []
-    for part in seeds.split(","):
-        first, _, last = part.partition("-")
-        try:
-            chosen = range(int(first), int(last or first) + 1)
-        except ValueError:
-            chosen = range(0)
-        if not chosen:
-            raise ValueError(f"--seeds must be written as in 0-4 or 0,2,5, got {seeds!r}")
-        numbers.extend(number for number in chosen if number not in numbers)
-    return numbers
-
-
-def _run(spec: "RunSpec", *, quiet: bool, as_json: bool, **options: Any) -> None:
+def _run(spec: "RunSpec", *, quiet: bool, as_json: bool, progress_seconds: float | None, **options: Any) -> None:
     from deepbilevel.cli import watching
     from deepbilevel.training.folder import FolderInUseError, RunFolder
     from deepbilevel.training.interruption import Interrupted
@@ -169,7 +119,7 @@ def _run(spec: "RunSpec", *, quiet: bool, as_json: bool, **options: Any) -> None
         stack.enter_context(last_words())
         listener: Listener
         if as_json:
-            listener = watching.Json()
+            listener = watching.Json(progress_seconds)
         elif quiet:
             listener = watching.Silence()
         elif sys.stdout.isatty():

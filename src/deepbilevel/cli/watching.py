@@ -120,7 +120,15 @@ class Bar(Listener):
 
 
 class Json(Listener):
-    """One JSON object per line."""
+    """One JSON object per line.
+
+    Args:
+        progress_seconds: how often to say what happens within an epoch; never, unless told.
+    """
+
+    def __init__(self, progress_seconds: float | None = None) -> None:
+        self._progress_seconds = progress_seconds
+        self._last = time.monotonic()
 
     def say(self, event: str, **content: Any) -> None:
         """Print an event."""
@@ -134,6 +142,13 @@ class Json(Listener):
         """See :class:`Listener`."""
         spec = loop.parts.spec
         self.say("started", folder=str(folder.path), id=spec.id, seed=spec.seed, epoch=loop.epoch, epochs=spec.epochs)
+
+    def progress(self, progress: "Progress", loop: "TrainingLoop") -> None:
+        """See :class:`Listener`."""
+        if self._progress_seconds is not None and time.monotonic() - self._last > self._progress_seconds:
+            self._last = time.monotonic()
+            share = progress.done / progress.total if progress.stage == "train" else 1.0
+            self.say("progress", epoch=progress.epoch, share=round(share, 4))
 
     def epoch(self, row: "Row") -> None:
         """See :class:`Listener`."""

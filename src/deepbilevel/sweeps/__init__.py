@@ -1,0 +1,6 @@
+"""Many runs that belong together: what is run, where, and what came of it, each without knowing the others.
+
+*What*: named methods (``named_methods.py``), as people write them (``expressions.py``), become trials, which are specs
+with a label (``trials.py``). *Where*: an executor; ``local.py`` starts processes on this machine. *What came of it*:
+outcomes (``trials.py``), and for a comparison its record (``comparison.py``), table (``table.py``) and picture.
+"""

@@ -1,0 +1,196 @@
+"""Planning a comparison, and the record, table and picture of what came of it."""
+
+import json
+
+import matplotlib.image
+import pytest
+
+from deepbilevel.specs import SpecError, from_plain
+from deepbilevel.sweeps.comparison import Recorder, make_comparison_record, plan
+from deepbilevel.sweeps.expressions import read_methods
+from deepbilevel.sweeps.picture import draw_comparison
+from deepbilevel.sweeps.table import list_doubts, make_table, to_markdown
+from deepbilevel.sweeps.trials import Outcome
+from deepbilevel.training import RunSpec
+from tests.cli.trained import make_spec
+
+
+def make_plan(methods="sgd,bilevel", seeds=(0, 1), **settings):
+    return plan(make_spec(noise="uniform:0.5", **settings), read_methods(methods), seeds)
+
+
+def run_record(test, *, steps=2, **train):
+    final = {"test": test, "train": 60.0, "gap": 60.0 - test, "train_clean": 70.0, **train}
+    final = {name: value for name, value in final.items() if value is not None}
+    return {"metric": "accuracy", "final": final, "best": {"test": test + 5}, "steps": steps, "seconds": {"wall": 3.0}}
+
+
+def done(trial, test, **changes):
+    return Outcome(trial, "done", run_record(test, **changes))
+
+
+def finished(comparison, *tests):
+    return [done(trial, test) for trial, test in zip(comparison.trials(), tests, strict=True)]
+
+
+def test_runs_differ_in_method_and_seed_and_come_seed_by_seed():
+    trials = make_plan().trials()
+    assert [trial.label for trial in trials] == ["sgd, seed 0", "bilevel, seed 0", "sgd, seed 1", "bilevel, seed 1"]
+    assert [(trial.spec.method.kind, trial.spec.seed) for trial in trials] == [
+        ("sgd", 0),
+        ("bilevel", 0),
+        ("sgd", 1),
+        ("bilevel", 1),
+    ]
+
+
+def test_a_name_means_the_same_whatever_method_the_base_has():
+    tuned = make_spec(noise="uniform:0.5", method='{"kind": "bilevel", "mu": 0.5}')
+    assert plan(tuned, read_methods("sgd,bilevel"), (0, 1)) == make_plan()
+
+
+def test_the_id_is_that_of_base_methods_and_seeds():
+    same = make_plan()
+    assert same.id == make_plan().id
+    others = [
+        make_plan("bilevel,sgd,uniform"),
+        make_plan(seeds=(0, 2)),
+        make_plan(epochs=2),
+        make_plan("sgd,bilevel+mixup"),
+    ]
+    assert len({same.id, *(other.id for other in others)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ("bilevel[epochs=3]", "epochs is the same for all methods of a comparison; use --set epochs="),
+        ("bilevel[data.limit=99]", "data.limit is the same"),
+        ("bilevel[noise=pair:0.1]", "noise is the same"),
+        ("sgd[network.name=cifarnet]", "network.name is the same"),
+        ("sgd[network=cifarnet]", "network is the same"),
+        ("sgd[evaluate_every=5]", "evaluate_every is the same"),
+        ("bilevel[group.num_batches=4]", "would make other visits"),
+        ("bilevel[method.my=1]", "did you mean 'method.mu'"),
+        ("exact+random", "method 'exact+random'"),
+        ("mixup[group.holdout=0.1]", "would waste the images"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_it_is_run(methods, message):
+    with pytest.raises(SpecError) as refused:
+        make_plan(f"sgd,{methods}")
+    assert message in str(refused.value)
+    assert repr(methods) in str(refused.value)
+
+
+def test_another_cut_of_the_same_group_is_fair():
+    [spec] = make_plan("bilevel[group.num_batches=4;group.batch_size=32]", [0]).specs.popitem()[1]
+    assert spec.group.size == 128
+
+
+def test_a_base_that_only_some_methods_can_have_is_refused_with_the_way_out():
+    with pytest.raises(SpecError, match=r"as in bilevel\[group.holdout=0.1\]"):
+        make_plan(**{"group.holdout": 0.1})
+
+
+def test_the_record_has_everything_a_report_needs(tmp_path):
+    comparison = make_plan()
+    recorder = Recorder(comparison, tmp_path / "runs")
+    outcomes = finished(comparison, 80.0, 90.0, 84.0, 91.0)
+    outcomes[3] = Outcome(comparison.trials()[3], "failed", error="the loss is nan")
+    recorder.changed(outcomes)
+    record = json.loads(recorder.path.read_text())
+    assert recorder.path.name == f"compare-{comparison.id}.json"
+    assert record == recorder.record
+    assert (record["format"], record["id"], record["seeds"]) == (1, comparison.id, [0, 1])
+    assert from_plain(RunSpec, record["base"]) == comparison.base
+    sgd, bilevel = record["methods"]
+    assert (bilevel["name"], bilevel["settings"]) == ("bilevel", {"method": "bilevel"})
+    assert [run["id"] for run in sgd["runs"]] == [spec.id for spec in comparison.specs["sgd"]]
+    assert sgd["runs"][0]["folder"].endswith(comparison.specs["sgd"][0].id)
+    assert sgd["runs"][1]["figures"] == {
+        "test": 84.0,
+        "best": 89.0,
+        "train": 60.0,
+        "train_clean": 70.0,
+        "gap": -24.0,
+        "seconds": 3.0,
+    }
+    assert sgd["runs"][0]["images_seen"] == 256
+    assert sgd["summary"]["test"] == {"mean": 82.0, "spread": pytest.approx(8**0.5)}
+    assert bilevel["summary"]["test"] == {"mean": 90.0, "spread": None}
+    assert (bilevel["runs"][1]["status"], bilevel["runs"][1]["error"]) == ("failed", "the loss is nan")
+    assert bilevel["runs"][1]["figures"] is None
+
+
+def test_the_table_has_a_row_per_method_and_tells_of_failures():
+    comparison = make_plan("sgd,bilevel,uniform")
+    outcomes = finished(comparison, 80.0, 90.0, 0.0, 84.0, 91.0, 0.0)
+    trials = comparison.trials()
+    outcomes[4] = Outcome(trials[4], "failed", error="the loss is nan")
+    outcomes[2], outcomes[5] = Outcome(trials[2], "interrupted"), Outcome(trials[5])
+    record = make_comparison_record(comparison, outcomes)
+    titles, rows = make_table(record)
+    assert titles == [
+        "method",
+        "seeds",
+        "test, last",
+        "test, best",
+        "train, noisy labels",
+        "train, clean",
+        "gap",
+        "seconds",
+    ]
+    assert rows == [
+        ["sgd", "2", "82.00 ± 2.83", "87.00 ± 2.83", "60.00 ± 0.00", "70.00 ± 0.00", "-22.00 ± 2.83", "3.00 ± 0.00"],
+        ["bilevel", "1 of 2, 1 failed", "90.00", "95.00", "60.00", "70.00", "-30.00", "3.00"],
+        ["uniform", "0 of 2, 1 interrupted, 1 waiting", *["-"] * 6],
+    ]
+    assert list_doubts(record) == ["bilevel, seed 1 failed: the loss is nan"]
+    lines = to_markdown(record).splitlines()
+    assert lines[0] == "| " + " | ".join(titles) + " |"
+    assert lines[1].count("---") == len(titles)
+    assert lines[2].startswith("| sgd | 2 | 82.00 ± 2.83 |")
+    assert lines[-1] == "Note: bilevel, seed 1 failed: the loss is nan."
+
+
+def test_without_clean_labels_there_is_no_column_for_them():
+    comparison = plan(make_spec(), read_methods("sgd"), [0])
+    [trial] = comparison.trials()
+    titles, [row] = make_table(make_comparison_record(comparison, [done(trial, 90.0, train_clean=None)]))
+    assert titles == ["method", "seeds", "test, last", "test, best", "train", "gap", "seconds"]
+    assert len(row) == len(titles)
+
+
+def test_unequal_visits_are_told():
+    comparison = make_plan(seeds=(0,))
+    first, second = comparison.trials()
+    record = make_comparison_record(comparison, [done(first, 80.0, steps=2), done(second, 80.0, steps=3)])
+    assert list_doubts(record) == ["not all methods saw the same number of images: sgd 256, bilevel 384"]
+
+
+def test_two_names_of_the_same_run_share_it():
+    comparison = make_plan("bilevel,bilevel[method.mu=0.01]", [0])
+    first, second = comparison.trials()
+    assert first.id == second.id
+    record = make_comparison_record(comparison, [done(first, 80.0)])
+    assert [row[2] for row in make_table(record)[1]] == ["80.00", "80.00"]
+
+
+@pytest.mark.parametrize("methods", ["sgd", "all"])
+def test_the_picture_is_a_png_with_room_for_every_method(methods, tmp_path):
+    comparison = make_plan(methods, seeds=(0, 1))
+    outcomes = [done(trial, 50.0 + number) for number, trial in enumerate(comparison.trials())]
+    outcomes[0] = Outcome(outcomes[0].trial, "failed", error="nan")
+    draw_comparison(make_comparison_record(comparison, outcomes), tmp_path / "picture.png")
+    height, width, _ = matplotlib.image.imread(tmp_path / "picture.png").shape
+    assert width == 8 * 160
+    assert height > 60 * len(comparison.methods)
+    assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
+
+
+def test_a_picture_of_nothing_finished_says_so_and_does_not_fail(tmp_path):
+    comparison = make_plan()
+    record = make_comparison_record(comparison, [Outcome(trial) for trial in comparison.trials()])
+    draw_comparison(record, tmp_path / "picture.png")
+    assert matplotlib.image.imread(tmp_path / "picture.png").size

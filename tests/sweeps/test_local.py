@@ -1,0 +1,96 @@
+"""Runs as processes: they answer, they fail with a reason, and they end with whoever started them."""
+
+import json
+import signal
+import subprocess
+import sys
+from queue import Queue
+
+import pytest
+
+from deepbilevel.specs import canonical_json
+from deepbilevel.sweeps.local import LocalProcesses
+from deepbilevel.sweeps.trials import Trial
+from deepbilevel.training import RunFolder
+from tests.cli.trained import make_spec
+
+
+def endless(**settings):
+    return make_spec(epochs=100_000, **{"method": "sgd", "data.limit": 64, "group.batch_size": 4, **settings})
+
+
+def news_until_the_end(news):
+    while True:
+        heard = news.get(timeout=300)
+        yield heard
+        if heard.ending is not None:
+            return
+
+
+def test_a_process_that_is_asked_to_stop_saves_and_ends(tmp_path):
+    place, news, trial = LocalProcesses(tmp_path, tmp_path), Queue(), Trial("a", endless())
+    job = place.start(trial, news)
+    heard = []
+    for each in news_until_the_end(news):
+        heard.append(each)
+        if each.event.get("event") == "epoch":
+            job.stop()
+    assert heard[-1].ending == "interrupted"
+    assert any("saved; the same command goes on" in each.event.get("text", "") for each in heard)
+    assert RunFolder.of(trial.spec, tmp_path).read_record()["status"] == "interrupted"
+    assert place.find_record(trial.spec)["status"] == "interrupted"
+    assert place.find_finished(trial.spec) is None
+
+
+def test_a_run_ends_when_its_input_ends_whoever_held_it(tmp_path):
+    """The pipe alone does it: no signal is sent, and what the run prints is still read."""
+    command = [sys.executable, "-m", "deepbilevel", "train", "--spec", "-", "--tied", "--json", "--out", tmp_path]
+    process = subprocess.Popen(
+        list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdin.write(canonical_json(endless()) + "\n")
+    process.stdin.flush()
+    while json.loads(process.stdout.readline())["event"] != "epoch":
+        assert process.poll() is None
+    try:
+        _, errors = process.communicate(timeout=300)  # closes the input
+    finally:
+        process.kill()  # a run that would go on for ever must not outlive a failing test
+    assert process.returncode == 130, errors
+    assert "saved; the same command goes on" in errors
+
+
+@pytest.mark.parametrize("problem", ["diverges", "in the way"])
+def test_a_failure_has_its_reason(tmp_path, problem):
+    spec = endless(**{"optimizer.lr": 1e30}) if problem == "diverges" else endless()
+    if problem == "in the way":
+        RunFolder.of(spec, tmp_path).path.write_text("a file where the folder should be")
+    news = Queue()
+    LocalProcesses(tmp_path, tmp_path).start(Trial("a", spec), news)
+    *_, last = news_until_the_end(news)
+    assert last.ending == "failed"
+    assert ("smaller optimizer.lr" if problem == "diverges" else str(tmp_path)) in last.error
+
+
+def test_a_kill_is_a_failure_that_says_which(tmp_path):
+    news, trial = Queue(), Trial("a", endless())
+    job = LocalProcesses(tmp_path, tmp_path).start(trial, news)
+    job.kill()
+    *_, last = news_until_the_end(news)
+    assert (last.ending, last.error) == ("failed", f"its process ended with code {-signal.SIGKILL} and said nothing")
+
+
+def test_a_file_where_the_folder_should_be_is_not_a_finished_run(tmp_path):
+    place, spec = LocalProcesses(tmp_path, tmp_path), endless()
+    RunFolder.of(spec, tmp_path).path.write_text("in the way")
+    assert place.find_finished(spec) is None
+    assert place.find_record(spec) is None
+
+
+def test_a_damaged_record_is_not_a_finished_run(tmp_path):
+    place, spec = LocalProcesses(tmp_path, tmp_path), endless()
+    folder = RunFolder.of(spec, tmp_path)
+    folder.path.mkdir()
+    folder.record_file.write_text("{")
+    assert place.find_finished(spec) is None
+    assert place.find_record(spec) is None

@@ -1,0 +1,178 @@
+"""Driving trials, in an executor that is not the usual one: threads of this process that train for real."""
+
+import os
+import signal
+from queue import Queue
+from threading import Event, Thread
+
+import pytest
+
+from deepbilevel.sweeps.trials import News, Trial, Watcher, run_trials
+from deepbilevel.training import DivergedError, Interrupted, Listener, RunFolder, train
+from tests.cli.trained import make_spec
+
+SMALL = {"method": "sgd", "data.limit": 64, "data.test_limit": 20, "group.num_batches": 2, "group.batch_size": 8}
+
+
+class Threads:
+    """An executor without processes."""
+
+    def __init__(self, out):
+        self.out, self.started, self.at_once, self.most_at_once = out, [], 0, 0
+
+    def find_record(self, spec):
+        return RunFolder.of(spec, self.out).read_record()
+
+    def find_finished(self, spec):
+        folder = RunFolder.of(spec, self.out)
+        return folder.read_record() if folder.finished() else None
+
+    def place_of(self, spec):
+        return str(RunFolder.of(spec, self.out).path)
+
+    def start(self, trial, news):
+        job = ThreadJob(self, trial, news)
+        self.started.append(trial.label)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        job.start()
+        return job
+
+
+class ThreadJob(Thread):
+    def __init__(self, place, trial, news):
+        super().__init__(daemon=True)
+        self.place, self.trial, self.news, self.stopped, self.killed = place, trial, news, Event(), False
+
+    def run(self):
+        ending, error = "done", None
+        try:
+            train(self.trial.spec, out=self.place.out, data_dir=self.place.out, listener=self.listener())
+        except DivergedError as problem:
+            ending, error = "failed", str(problem)
+        except Interrupted:
+            ending = "interrupted"
+        self.place.at_once -= 1
+        self.news.put(News(self.trial, ending=ending, error=error))
+
+    def listener(job):  # noqa: N805
+        class Telling(Listener):
+            def epoch(self, row):
+                job.news.put(News(job.trial, {"event": "epoch", **row}))
+                if job.trial.label == "endless":
+                    job.stopped.wait()
+                    raise Interrupted
+
+        return Telling()
+
+    def stop(self):
+        self.stopped.set()
+
+    def kill(self):
+        self.killed = True
+        self.stopped.set()
+
+
+class Remembering(Watcher):
+    def __init__(self):
+        self.news, self.standing = [], []
+
+    def heard(self, news):
+        self.news.append((news.trial.label, news.event.get("event"), news.ending))
+
+    def changed(self, outcomes):
+        self.standing.append([outcome.status for outcome in outcomes])
+
+
+def make_trials(*labels, **settings):
+    special = {"diverges": {"optimizer.lr": 1e30}, "endless": {"epochs": 1000}}
+    return [
+        Trial(label, make_spec(**{**SMALL, "seed": number, **settings, **special.get(label, {})}))
+        for number, label in enumerate(labels)
+    ]
+
+
+def test_all_run_so_many_at_a_time_and_come_back_with_their_records(tmp_path):
+    place, watcher = Threads(tmp_path), Remembering()
+    trials = make_trials("a", "b", "c")
+    outcomes = run_trials(trials, place, jobs=2, watcher=watcher)
+    assert place.most_at_once == 2
+    assert [(outcome.trial, outcome.status, outcome.error) for outcome in outcomes] == [
+        (trial, "done", None) for trial in trials
+    ]
+    assert [outcome.record["id"] for outcome in outcomes] == [trial.id for trial in trials]
+    assert watcher.standing[0] == ["waiting"] * 3
+    assert watcher.standing[-1] == ["done"] * 3
+    assert ["running", "running", "waiting"] in watcher.standing
+    assert {news for news in watcher.news if news[0] == "a"} == {("a", "epoch", None), ("a", None, "done")}
+
+
+def test_what_is_finished_is_told_and_not_run_again(tmp_path):
+    [first, second] = make_trials("a", "b")
+    run_trials([first], Threads(tmp_path), jobs=1, watcher=Watcher())
+    place, watcher = Threads(tmp_path), Remembering()
+    outcomes = run_trials([first, second], place, jobs=1, watcher=watcher)
+    assert place.started == ["b"]
+    assert [outcome.status for outcome in outcomes] == ["done", "done"]
+    assert watcher.news[0] == ("a", "done", "done")
+
+
+def test_one_failure_does_not_stop_the_others_and_is_not_forgotten(tmp_path):
+    outcomes = run_trials(make_trials("diverges", "b"), Threads(tmp_path), jobs=1, watcher=Watcher())
+    assert [outcome.status for outcome in outcomes] == ["failed", "done"]
+    assert "Try a smaller optimizer.lr" in outcomes[0].error
+    assert outcomes[0].record is None
+
+
+def test_the_same_spec_twice_is_one_run(tmp_path):
+    place = Threads(tmp_path)
+    [trial] = make_trials("a")
+    outcomes = run_trials([trial, Trial("again", trial.spec)], place, jobs=2, watcher=Watcher())
+    assert place.started == ["a"]
+    assert len(outcomes) == 1
+
+
+def test_a_run_whose_record_is_gone_counts_as_failed(tmp_path):
+    class Forgetful(Threads):
+        def find_record(self, spec):
+            return None
+
+    [outcome] = run_trials(make_trials("a"), Forgetful(tmp_path), jobs=1, watcher=Watcher())
+    assert (outcome.status, outcome.error) == ("failed", "it ended well, but its record is gone")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_those_that_run_and_begins_no_other(tmp_path, number):
+    place = Threads(tmp_path)
+
+    class Signalling(Watcher):
+        def heard(self, news):
+            if news.event.get("event") == "epoch":
+                os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        outcomes = run_trials(make_trials("endless", "b"), place, jobs=1, watcher=Signalling())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert place.started == ["endless"]
+    assert [outcome.status for outcome in outcomes] == ["interrupted", "waiting"]
+
+
+def test_an_error_of_the_watcher_leaves_nothing_running(tmp_path):
+    jobs = []
+
+    class Noting(Threads):
+        def start(self, trial, news: Queue):
+            jobs.append(super().start(trial, news))
+            return jobs[-1]
+
+    class Broken(Watcher):
+        def heard(self, news):
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        run_trials(make_trials("endless"), Noting(tmp_path), jobs=1, watcher=Broken())
+    assert [job.killed for job in jobs] == [True]
+    jobs[0].join()
