@@ -9,13 +9,13 @@ from deepbilevel.methods import LOSSES
 from deepbilevel.methods import METHODS as KINDS
 from deepbilevel.sweeps.comparison import plan
 from deepbilevel.sweeps.expressions import read_methods
-from deepbilevel.sweeps.named_methods import GROUPS, METHODS, names_of
+from deepbilevel.sweeps.named_methods import COMBINED, GROUPS, METHODS, names_of
 from deepbilevel.training.build import build
 from deepbilevel.training.loop import TrainingLoop
 from tests.cli.trained import make_spec
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = {"noise": "uniform:0.5", "data.test_limit": 60, "group.batch_size": 8, "epochs": 1}
+SETTINGS = {"noise": "uniform:0.5", "data.test_limit": 60, "group.batch_size": 8, "epochs": 2}
 
 
 def make_run(name, seed=0):
@@ -28,16 +28,16 @@ def plain():
     return make_run("sgd", seed=3)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_trains_a_whole_epoch(name):
+@pytest.mark.parametrize("name", [*METHODS, *COMBINED])
+def test_every_method_trains_to_its_end(name):
     loop = TrainingLoop(make_run(name))
     for _ in loop.run():
         pass
-    assert loop.samples == 256
+    assert loop.samples == 512
     assert all(bool(torch.isfinite(parameter).all()) for parameter in loop.parts.model.parameters())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [*METHODS, *COMBINED])
 def test_every_method_starts_from_the_same_weights_and_labels_and_visits_as_many_images(name, plain):
     parts = make_run(name, seed=3)
     own, its = plain.model.state_dict(), parts.model.state_dict()
@@ -45,7 +45,7 @@ def test_every_method_starts_from_the_same_weights_and_labels_and_visits_as_many
     assert all(torch.equal(own[key], its[key]) for key in own)
     assert torch.equal(parts.train.data.labels, plain.train.data.labels)
     visits = [each.groups.num_groups * each.spec.group.size * each.spec.epochs for each in (plain, parts)]
-    assert visits[0] == visits[1] == 256
+    assert visits[0] == visits[1] == 512
     batches = next(iter(parts.train.groups(parts.groups, 0, 0, num_parts=parts.num_parts)))
     assert sum(len(batch.indices) for batch in batches) == parts.spec.group.size
 
@@ -69,8 +69,8 @@ def test_an_image_looks_the_same_whichever_method_sees_it():
 
 def test_all_methods_are_different_runs():
     specs = plan(make_spec(**SETTINGS), read_methods("all"), [0]).specs
-    assert set(specs) == set(METHODS)
-    assert len({spec.id for [spec] in specs.values()}) == len(METHODS)
+    assert set(specs) == {*METHODS, *COMBINED}
+    assert len({spec.id for [spec] in specs.values()}) == len(specs)
 
 
 def test_every_update_and_loss_there_is_has_a_name():
@@ -93,7 +93,7 @@ def test_ghost_sgd_averages_the_gradients_of_mini_batches_drawn_as_sgd_draws_its
         torch.testing.assert_close(own.grad, its.grad)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [*METHODS, *COMBINED])
 def test_every_method_is_in_one_line_and_in_a_group_and_in_the_documents(name):
     method = METHODS[name]
     assert method.group in GROUPS

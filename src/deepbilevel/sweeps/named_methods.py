@@ -37,6 +37,10 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 EVERYTHING = "all"
 
 
+def _noise_layer(**settings: Any) -> dict[str, Any]:
+    return {"loss": "noise-layer", **{f"loss.{key}": value for key, value in settings.items()}}
+
+
 def _bilevel(**settings: Any) -> dict[str, Any]:
     return {"method": "bilevel", **{f"method.{key}": value for key, value in settings.items()}}
 
@@ -61,6 +65,20 @@ METHODS: Mapping[str, NamedMethod] = MappingProxyType(
         "bootstrap-hard": NamedMethod(
             "paper", "a share of every label is the class the network predicts", {"loss": "bootstrap-hard"}
         ),
+        "noise-layer": NamedMethod("paper", "Goldberger: a layer learns how labels go wrong", _noise_layer()),
+        "noise-layer-complex": NamedMethod(
+            "paper", "the same, depending on the image's features", _noise_layer(depends_on="features")
+        ),
+        "noise-layer-linear": NamedMethod(
+            "paper", "Sukhbaatar: a matrix of probabilities is trained itself", _noise_layer(linear=True)
+        ),
+        "noise-layer-dropout": NamedMethod(
+            "paper", "Jindal & Chen: the layer behind dropout", _noise_layer(dropout=0.1)
+        ),
+        "forward": NamedMethod("paper", "Patrini: predictions corrected for noise", {"loss": "forward-correction"}),
+        "backward": NamedMethod("paper", "Patrini: losses corrected for noise", {"loss": "backward-correction"}),
+        "mentornet": NamedMethod("paper", "without clean data: hard images count less", {"loss": "self-paced"}),
+        "air": NamedMethod("paper", "Azadi: a last layer with few answers per image", {"loss": "auxiliary-images"}),
         "no-l1": NamedMethod("ablations", "bilevel, weights not divided by their sum", _bilevel(normalize=False)),
         "per-layer": NamedMethod("ablations", "bilevel, weights for every layer", _bilevel(per_layer=True)),
         "unmatched": NamedMethod(
@@ -70,6 +88,13 @@ METHODS: Mapping[str, NamedMethod] = MappingProxyType(
             "ablations", "bilevel, the same dropout for a whole group", _bilevel(shared_dropout=True)
         ),
         "exact": NamedMethod("ablations", "bilevel, the linear system solved exactly", _bilevel(solver="exact")),
+        "k-fold": NamedMethod(
+            "ablations", "bilevel, all others validate each mini-batch", _bilevel(validation="k-fold")
+        ),
+        "momentum": NamedMethod(
+            "ablations", "bilevel, validated by an average over steps", _bilevel(validation="momentum")
+        ),
+        "cosine": NamedMethod("ablations", "bilevel, weights are cosines", _bilevel(weighting="cosine")),
         "ghost-sgd": NamedMethod("controls", "SGD with ghost BatchNorm, over mini-batches of the group", _GHOST),
         "accumulation": NamedMethod(
             "controls", "the mean over bilevel's mini-batches", {"method": "uniform", "method.use_validation": True}
@@ -92,11 +117,23 @@ METHODS: Mapping[str, NamedMethod] = MappingProxyType(
         "cross-validated-model": NamedMethod(
             "ours", "the same, for the whole network at once", {"method": "cross-validated", "method.block": "model"}
         ),
+        "and-mask": NamedMethod("others", "only parameters on whose sign mini-batches agree", {"method": "and-mask"}),
+        "median-of-three": NamedMethod("others", "the median of three means", {"method": "median-of-three"}),
+        "gsnr": NamedMethod("others", "parameters weighted by signal to noise", {"method": "gsnr"}),
+        "gaf": NamedMethod(
+            "others", "gradient agreement filtering: what points elsewhere is left out", {"method": "agreement-filter"}
+        ),
+        "elr": NamedMethod("others", "held to what was believed early", {"loss": "early-learning"}),
+        "co-teaching": NamedMethod("others", "two networks choose images for each other", {"loss": "co-teaching"}),
         "gce": NamedMethod(
             "others", "generalised cross-entropy, a bounded loss", {"loss": "generalized-cross-entropy"}
         ),
     }
 )
+
+
+COMBINED: Mapping[str, str] = MappingProxyType({"bilevel+mixup": "paper", "cross-validated+mixup": "ours"})
+"""Combinations that belong to a group: the paper's best row, and ours."""
 
 
 def names_of(group: str) -> list[str]:
@@ -105,4 +142,5 @@ def names_of(group: str) -> list[str]:
     >>> names_of("ours")[0]
     'cross-validated'
     """
-    return [name for name, method in METHODS.items() if group in (EVERYTHING, method.group)]
+    groups = {**{name: method.group for name, method in METHODS.items()}, **COMBINED}
+    return [name for name, own in groups.items() if group in (EVERYTHING, own)]
