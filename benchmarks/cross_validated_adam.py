@@ -2,9 +2,9 @@
 
     python benchmarks/cross_validated_adam.py runs/adam results/adam.json
 
-trains what is not yet in the folder of runs, a minute or so for each, then writes every run's numbers and prints a
-table: mean and standard deviation over seeds. Train accuracy is on the labels as given: 50 is what can be had without
-memorising wrong ones.
+trains what is not yet in the folder of runs, about half a minute for each of nine, then writes every run's numbers and
+prints a table: mean and standard deviation over seeds. Train accuracy is on the labels as given: with about half of
+them right, 50 is what can be had without memorising.
 """
 
 import json
@@ -20,57 +20,40 @@ SEEDS = (0, 1, 2)
 METHODS = {
     "mean gradient": {"kind": "uniform", "use_validation": True},
     "shrunken gradient": {"kind": "cross-validated"},
-    "shrunken update": {"kind": "cross-validated", "shrink": "update"},
+    "mean gradient, update shrunk": {"kind": "cross-validated", "shrink": "update"},
 }
-OPTIMIZERS = {"Adam": (0.003, 100), "SGD": (0.1, 50)}  # learning rate, epochs
-EVALUATE_EVERY = 2
+SETTING = {
+    "optimizer": "Adam",
+    "optimizer.lr": 0.003,
+    "noise": "uniform:0.5",
+    "epochs": 100,
+    "evaluate_every": 2,
+    "threads": 1,
+    "device": "cpu",
+}
 COLUMNS = ("last", "best", "train")
 
 
-def measure(optimizer: str, method: str, seed: int, runs: Path) -> dict[str, Any]:
+def measure(method: str, seed: int, runs: Path) -> dict[str, Any]:
     """Return the results of one run, trained unless it is there already."""
-    lr, epochs = OPTIMIZERS[optimizer]
     spec = default_spec("digits")
-    for key, value in {
-        "method": METHODS[method],
-        "optimizer": optimizer,
-        "optimizer.lr": lr,
-        "noise": "uniform:0.5",
-        "epochs": epochs,
-        "evaluate_every": EVALUATE_EVERY,
-        "seed": seed,
-        "threads": 1,
-        "device": "cpu",
-    }.items():
+    for key, value in {**SETTING, "method": METHODS[method], "seed": seed}.items():
         spec = with_value(spec, key, value)
     record = train(spec, out=runs, data_dir=runs)
-    figures = {"last": record["final"]["test"], "best": record["best"]["test"], "train": record["final"]["train"]}
-    return {
-        "optimizer": optimizer,
-        "lr": lr,
-        "epochs": epochs,
-        "method": method,
-        "seed": seed,
-        "id": spec.id,
-        **figures,
-    }
+    final, best = record["final"], record["best"]
+    return {"method": method, "seed": seed, "last": final["test"], "best": best["test"], "train": final["train"]}
 
 
 def main(runs: Path, results: Path) -> None:
     """Train, write the numbers and print the table."""
-    measured = [measure(o, m, seed, runs) for o in OPTIMIZERS for seed in SEEDS for m in METHODS]
-    results.write_text(
-        json.dumps({"columns": "test last, test best, train on labels as given", "runs": measured}, indent=1)
-    )
-    print("| optimizer | Adam or SGD sees | test, last epoch | test, best epoch | train |\n|---|---|---|---|---|")
-    for optimizer, (lr, epochs) in OPTIMIZERS.items():
-        for method in METHODS:
-            own = [run for run in measured if (run["optimizer"], run["method"]) == (optimizer, method)]
-            cells = [
-                f"{statistics.mean(numbers):.1f} ± {statistics.stdev(numbers):.1f}"
-                for numbers in ([run[column] for run in own] for column in COLUMNS)
-            ]
-            print(f"| {optimizer}, lr {lr}, {epochs} epochs | {method} | {' | '.join(cells)} |")
+    measured = [measure(method, seed, runs) for seed in SEEDS for method in METHODS]
+    results.write_text(json.dumps({"setting": SETTING, "runs": measured}, indent=1) + "\n")
+    print("| Adam gets | test, last epoch | test, best epoch | train |\n|---|---|---|---|")
+    for method in METHODS:
+        own = [run for run in measured if run["method"] == method]
+        columns = [[run[column] for run in own] for column in COLUMNS]
+        cells = [f"{statistics.mean(column):.1f} ± {statistics.stdev(column):.1f}" for column in columns]
+        print(f"| {method} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
