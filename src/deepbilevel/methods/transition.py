@@ -142,7 +142,7 @@ class _Backward(_Corrected):
 
     def adopt(self, transition: Tensor) -> None:
         super().adopt(transition)
-        inverse, num_lost = _inverse(self.transition.double())
+        inverse, num_lost = _inverse(self.transition.cpu().double())  # not every device has float64
         if num_lost:
             warnings.warn(
                 f"the estimated transition has almost no inverse: {num_lost} of {len(inverse)} directions are left "
