@@ -179,7 +179,7 @@ def test_two_names_of_the_same_run_share_it():
 
 @pytest.mark.parametrize("methods", ["sgd", "all"])
 def test_the_picture_is_a_png_with_room_for_every_method(methods, tmp_path):
-    comparison = make_plan(methods, seeds=(0, 1))
+    comparison = make_plan(methods, seeds=(0, 1), epochs=2)
     outcomes = [done(trial, 50.0 + number) for number, trial in enumerate(comparison.trials())]
     outcomes[0] = Outcome(outcomes[0].trial, "failed", error="nan")
     draw_comparison(make_comparison_record(comparison, outcomes), tmp_path / "picture.png")
