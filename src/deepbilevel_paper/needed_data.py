@@ -92,9 +92,10 @@ def data_sets_of(experiment: Experiment) -> list[str]:
 def missing_data(experiment: Experiment, data_dir: Path) -> list[Missing]:
     """Return what an experiment at the scales ``paper`` and ``compact`` needs and a folder lacks, with the remedy."""
     specs = [spec for cell in experiment.cells() for spec in (*cell.before, cell.spec)]
+    weights = {spec.network.weights for spec in specs}
     required = {
         **{spec.data.name: _DATA_SETS[spec.data.name] for spec in specs},
-        **{spec.network.weights: _WEIGHTS[spec.network.weights] for spec in specs if spec.network.weights in _WEIGHTS},
+        **{name: each for name, each in _WEIGHTS.items() if name in weights},
     }
     return [
         Missing(each.name, each.remedy.format(dir=data_dir)) for each in required.values() if not each.is_met(data_dir)

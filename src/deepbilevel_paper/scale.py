@@ -154,7 +154,7 @@ SMOKE = Scale(
     reductions=MappingProxyType(
         {
             "cifar10": Reduction(50, 20, epochs=0.0, evaluate_every=1),
-            "cifar100": Reduction(200, 100, epochs=0.0, evaluate_every=1),
+            "cifar100": Reduction(200, 20, epochs=0.0, evaluate_every=1),
             "imagenet": Reduction(96, 24, epochs=0.0, evaluate_every=1),
             "clothing1m": Reduction(56, 28, epochs=0.0, evaluate_every=1),
             "voc2007": Reduction(200, 40, epochs=0.0, evaluate_every=1),
