@@ -119,9 +119,8 @@ def test_several_labels_are_scored_by_average_precision(tmp_path):
     assert "2 crops" not in text
 
 
-def test_a_named_label_set_is_scored_beside_the_clean_labels(tmp_path, monkeypatch):
-    for file, checksum in write_cifar(tmp_path, CIFAR10).items():
-        monkeypatch.setitem(CIFAR10.checksums, file, checksum)
+def test_a_named_label_set_is_scored_beside_the_clean_labels(tmp_path):
+    write_cifar(tmp_path, CIFAR10)
     clean = load_data("cifar10", tmp_path).labels.numpy()
     (tmp_path / "cifar-10n").mkdir()
     worst = (clean + (np.arange(100) % 4 == 0)) % 10

@@ -13,16 +13,16 @@ every_split = pytest.mark.parametrize(
 
 
 @every_split
-def test_every_split_keeps_the_contract(name, split, tmp_path, monkeypatch):
-    data = load_data(name, write(name, tmp_path, monkeypatch), split)
+def test_every_split_keeps_the_contract(name, split, tmp_path):
+    data = load_data(name, write(name, tmp_path), split)
     assert_is_a_data_set(data)
     assert_images_can_be_read(data)
     assert_loaders_can_batch_it(data)
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
-def test_the_first_split_is_the_default_and_loading_repeats_itself(name, tmp_path, monkeypatch):
-    directory = write(name, tmp_path, monkeypatch)
+def test_the_first_split_is_the_default_and_loading_repeats_itself(name, tmp_path):
+    directory = write(name, tmp_path)
     default, first = load_data(name, directory), load_data(name, str(directory), DATA_SETS[name].splits[0])
     assert torch.equal(default.labels, first.labels)
     assert torch.equal(default.read(0), first.read(0))

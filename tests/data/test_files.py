@@ -14,8 +14,8 @@ from deepbilevel.data.voc import CLASS_NAMES as OBJECTS
 from tests.data.layouts import write
 
 
-def test_voc_lists_agree_with_the_annotations(tmp_path, monkeypatch):
-    assert_voc_lists_agree_with_annotations(write("voc2007", tmp_path, monkeypatch))
+def test_voc_lists_agree_with_the_annotations(tmp_path):
+    assert_voc_lists_agree_with_annotations(write("voc2007", tmp_path))
 
 
 def assert_voc_lists_agree_with_annotations(root):
@@ -29,20 +29,20 @@ def assert_voc_lists_agree_with_annotations(root):
             assert {OBJECTS[i] for i in difficult.nonzero().flatten()} == doubtful - present
 
 
-def test_classes_of_folders_are_numbered_by_name(tmp_path, monkeypatch):
-    data = load_data("folder", write("folder", tmp_path, monkeypatch))
+def test_classes_of_folders_are_numbered_by_name(tmp_path):
+    data = load_data("folder", write("folder", tmp_path))
     assert data.class_names == ("cat", "dog")
     assert data.class_counts() == [5, 5]  # notes.txt is no image
     assert [path.parent.name for path in data.paths] == ["cat"] * 5 + ["dog"] * 5
 
 
-def test_imagenet_classes_are_the_same_in_both_splits(tmp_path, monkeypatch):
-    root = write("imagenet", tmp_path, monkeypatch)
+def test_imagenet_classes_are_the_same_in_both_splits(tmp_path):
+    root = write("imagenet", tmp_path)
     assert load_data("imagenet", root, "train").class_names == load_data("imagenet", root, "val").class_names
 
 
-def test_a_table_carries_clean_labels_and_relative_paths(tmp_path, monkeypatch):
-    data = load_data("csv", write("csv", tmp_path, monkeypatch))
+def test_a_table_carries_clean_labels_and_relative_paths(tmp_path):
+    data = load_data("csv", write("csv", tmp_path))
     assert data.class_names == ("a", "b")
     assert data.labels.tolist() == [0, 1, 0, 1, 0, 1]
     assert data.clean_labels.tolist() == [0, 0, 0, 1, 1, 1]
@@ -69,8 +69,8 @@ def test_a_table_that_cannot_be_used_says_why(tmp_path, text, message):
         load_data("csv", tmp_path / "t.csv")
 
 
-def test_missing_files_are_counted_and_the_first_is_named(tmp_path, monkeypatch):
-    data = load_data("csv", write("csv", tmp_path, monkeypatch))
+def test_missing_files_are_counted_and_the_first_is_named(tmp_path):
+    data = load_data("csv", write("csv", tmp_path))
     data.paths[2].unlink()
     data.paths[4].unlink()
     with pytest.raises(FileNotFoundError, match=r"2 of 6 image files are missing, the first of them .*2\.png"):
@@ -93,8 +93,8 @@ def test_folders_that_cannot_be_used_say_why(tmp_path):
         ("dog_trainval.txt", FileNotFoundError, "dog_trainval.txt is missing; unpack VOC 2007 again"),
     ],
 )
-def test_a_damaged_voc_list_is_named(tmp_path, monkeypatch, damage, error, message):
-    root = write("voc2007", tmp_path, monkeypatch)
+def test_a_damaged_voc_list_is_named(tmp_path, damage, error, message):
+    root = write("voc2007", tmp_path)
     name, _, line = damage.partition(": ")
     path = root / "VOCdevkit" / "VOC2007" / "ImageSets" / "Main" / name
     path.unlink()
@@ -112,32 +112,32 @@ def test_a_damaged_voc_list_is_named(tmp_path, monkeypatch, damage, error, messa
         ("", "expected an image"),
     ],
 )
-def test_a_damaged_clothing1m_list_is_named(tmp_path, monkeypatch, line, message):
-    root = write("clothing1m", tmp_path, monkeypatch)
+def test_a_damaged_clothing1m_list_is_named(tmp_path, line, message):
+    root = write("clothing1m", tmp_path)
     (root / "noisy_label_kv.txt").write_text(line + "\n")
     with pytest.raises(ValueError, match=rf"noisy_label_kv\.txt, line 1: {message}"):
         load_data("clothing1m", root, "noisy_train")
 
 
-def test_clothing1m_images_without_a_label_are_counted(tmp_path, monkeypatch):
-    root = write("clothing1m", tmp_path, monkeypatch)
+def test_clothing1m_images_without_a_label_are_counted(tmp_path):
+    root = write("clothing1m", tmp_path)
     with (root / "noisy_train_key_list.txt").open("a") as file:
         file.write("images/9/99/unknown.jpg\n")
     with pytest.raises(ValueError, match=r"no label for 1 of the 29 images .*first of them images/9/99/unknown\.jpg"):
         load_data("clothing1m", root, "noisy_train")
 
 
-def test_a_label_out_of_range_is_refused(tmp_path, monkeypatch):
-    data = load_data("csv", write("csv", tmp_path, monkeypatch))
+def test_a_label_out_of_range_is_refused(tmp_path):
+    data = load_data("csv", write("csv", tmp_path))
     data.labels[3] = 7
     with pytest.raises(ValueError, match="image 3 has the label 7, but there are 2 classes"):
         data.check_labels()
 
 
 @pytest.mark.slow
-def test_workers_decode_and_crop(tmp_path, monkeypatch):
+def test_workers_decode_and_crop(tmp_path):
     crop = partial(random_resized_crop, size=24)
-    data = replace(load_data("imagenet", write("imagenet", tmp_path, monkeypatch)), view=crop)
+    data = replace(load_data("imagenet", write("imagenet", tmp_path)), view=crop)
     loader = DataLoader(data, batch_size=6, num_workers=2, multiprocessing_context="spawn")
     images, labels = zip(*loader, strict=True)
     assert torch.cat(images).shape == (12, 3, 24, 24)

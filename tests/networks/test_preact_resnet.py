@@ -63,3 +63,19 @@ def test_batch_norm_has_torchs_settings():
     norms = [module for module in preact_resnet18().modules() if isinstance(module, nn.BatchNorm2d)]
     assert len(norms) == 1 + 8 * 2
     assert {(norm.eps, norm.momentum, norm.affine) for norm in norms} == {(1e-5, 0.1, True)}
+
+
+def test_dropout_stands_before_the_last_layer_and_is_off_unless_told():
+    network = preact_resnet18().train()
+    seen = []
+    network.fc.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0]))
+    images = torch.randn(2, 3, 32, 32)
+    state = torch.get_rng_state()
+    network(images)
+    assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn: runs without dropout stay what they were
+    network.dropout.p = 0.7
+    network(images)
+    dropped = seen[1] == 0
+    assert not (seen[0] == 0).any()
+    assert 0.6 < dropped.float().mean() < 0.8
+    torch.testing.assert_close(seen[1][~dropped], seen[0][~dropped] / 0.3)

@@ -95,8 +95,8 @@ IMPOSSIBLE = [
     (changed(OWN, data__test_crops=2), "test_crops 2 would all be the same; thumbnails are not cropped"),
     (changed(DIGITS, network="cifarnet"), "network cifarnet takes images of 3x28x28, but digits by the recipe 'none'"),
     (
-        changed(CIFAR, network={"name": "preact_resnet18", "dropout": 0.5}),
-        "network: dropout 0.5 has no place in preact_resnet18; networks with dropout: alexnet, cifarnet, digit_cnn",
+        changed(CIFAR, network={"name": "resnet50", "dropout": 0.5}),
+        "network: dropout 0.5 has no place in resnet50; networks with dropout: alexnet, cifarnet, digit_cnn",
     ),
     (changed(CIFAR, data__recipe="inception"), "cifarnet takes images of 3x28x28, but .* 'inception' gives 3x29x29"),
     (changed(DIGITS, data__recipe="cifarnet"), "digit_cnn takes .* 'cifarnet' cannot be had: .*"),

@@ -1,10 +1,12 @@
 """CIFAR-10 and CIFAR-100 from their published python archives.
 
-This module knows the archives' layout and checksums; how files are fetched is ``download.py``.
+This module knows the archives' layout and checksums; how files are fetched is ``download.py``. Made images in the same
+layout, for trying things out, are read where their folder says that it holds such: a list of its own checksums lies in
+it, and the names of its classes say so too. Nothing published is ever read without its published checksum.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ import torch
 from deepbilevel.data.download import Archive
 from deepbilevel.data.image_set import ImagesInMemory
 from deepbilevel.data.pickles import read_batch
+
+MADE_LIST = "made-images.md5"  # as md5sum writes it
+MADE_PREFIX = b"made "
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,14 @@ CIFAR100 = CifarRelease(
 def load_cifar(release: CifarRelease, directory: Path, split: str) -> ImagesInMemory:
     """Read a split as one tensor; every file is checked against its published MD5 before it is opened."""
     folder = _find_folder(release, directory)
-    meta = _read_checked(release, folder, release.meta_file)
-    batches = [_read_checked(release, folder, name) for name in release.splits[split]]
+    made = _read_made_list(folder)
+    meta = _read_checked(release, folder, release.meta_file, made)
+    if made is not None and not all(name.startswith(MADE_PREFIX) for name in meta[release.class_names_key]):
+        raise ValueError(
+            f"{folder / MADE_LIST} says that these images are made, but the names of their classes do not begin with "
+            f"{MADE_PREFIX.decode()!r}; remove that file if they are the published ones"
+        )
+    batches = [_read_checked(release, folder, name, made) for name in release.splits[split]]
     pixels = np.concatenate([_images(batch, folder) for batch in batches])
     labels = np.concatenate([np.asarray(batch[release.label_key], dtype=np.int64) for batch in batches])
     if len(labels) != len(pixels):
@@ -92,14 +103,25 @@ def _find_folder(release: CifarRelease, directory: Path) -> Path:
     )
 
 
-def _read_checked(release: CifarRelease, folder: Path, name: str) -> dict[bytes, Any]:
+def _read_made_list(folder: Path) -> dict[str, str] | None:
+    """Return the checksums of made images, or None where the images are the published ones."""
+    path = folder / MADE_LIST
+    if not path.is_file():
+        return None
+    lines = [line.split("  ", 1) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {line[1]: line[0] for line in lines if len(line) == 2}
+
+
+def _read_checked(release: CifarRelease, folder: Path, name: str, made: Mapping[str, str] | None) -> dict[bytes, Any]:
     path = folder / name
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing; unpack or download the data set again") from None
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if found != release.checksums[name]:
+    if made is not None and found != made.get(name):
+        raise ValueError(f"{path} has the MD5 {found}, which {MADE_LIST} beside it does not give; make the images anew")
+    if made is None and found != release.checksums[name]:
         raise ValueError(
             f"{path} has the MD5 {found}, published is {release.checksums[name]}: it is damaged or not the original. "
             f"Delete the folder and run: deepbilevel data fetch {release.name} --dir {folder.parent}"

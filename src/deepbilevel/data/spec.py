@@ -7,6 +7,7 @@ from deepbilevel.data.augment import RECIPES
 from deepbilevel.data.catalog import DataEntry, find_entry
 from deepbilevel.data.human_labels import label_sets
 from deepbilevel.data.views import VIEWS
+from deepbilevel.run_references import referred_run
 from deepbilevel.specs import SpecError, validate
 
 
@@ -21,7 +22,8 @@ class DataSpec:
         recipe: what happens to batches of images, a name of ``RECIPES``.
         view: what is cut out of image files, a name of ``VIEWS``; for data sets of files only.
         path: the folder or table of your own images; for ``folder`` and ``csv`` only.
-        labels: a named label set instead of the published labels, ``worst`` of CIFAR-10N for instance.
+        labels: a named label set instead of the published labels, ``worst`` of CIFAR-10N for instance; or
+            ``run:<id>``: what the network of that run predicts for the images it was trained on, dropout left on.
         split: the part to train on, if not the usual one.
         limit: train on that many images, of every class in proportion.
         test_limit: test on that many.
@@ -44,7 +46,10 @@ class DataSpec:
         validate(self)
         entry = self.entry
         choose("recipe", self.recipe, RECIPES)
-        if self.labels is not None:
+        if referred_run(self.labels, key="labels") is not None:
+            if entry.multi_label:
+                raise SpecError(f"labels {self.labels!r} are one class per image; {self.name} has several")
+        elif self.labels is not None:
             choose(f"label set of {self.name}", self.labels, label_sets(self.name))
             if self.train_split != "train":
                 raise SpecError(f"labels {self.labels!r} are of the training images, not of split {self.split!r}")

@@ -40,7 +40,7 @@ NETWORKS: Mapping[str, NetworkEntry] = MappingProxyType(
         "digit_cnn": NetworkEntry(digit_cnn, (1, 8, 8), "two convolutions for the digits of the demonstration"),
         "inception": NetworkEntry(inception, (3, 29, 29), "small Inception with dropout, as the paper's authors"),
         "inception_zhang": NetworkEntry(inception_zhang, (3, 28, 28), "small Inception of Zhang et al., no dropout"),
-        "preact_resnet18": NetworkEntry(preact_resnet18, (3, 32, 32), "PreAct ResNet-18 as in the mixup paper", False),
+        "preact_resnet18": NetworkEntry(preact_resnet18, (3, 32, 32), "PreAct ResNet-18 as in the mixup paper"),
         "resnet50": NetworkEntry(resnet50, (3, 224, 224), "ResNet-50 with torchvision's names", False),
     }
 )

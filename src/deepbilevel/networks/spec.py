@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from deepbilevel.choice import choose
 from deepbilevel.networks.catalog import NETWORKS
+from deepbilevel.run_references import referred_run
 from deepbilevel.specs import SpecError, validate
 
 
@@ -12,7 +13,8 @@ class NetworkSpec:
     """A network of the catalog.
 
     Attributes:
-        weights: the file with the weights it starts from, if it does not start from scratch.
+        weights: what it starts from, if not from scratch: a file; ``data:<file>``, in the folder of the data sets;
+            or ``run:<id>``, the network of another run.
         dropout: the share of numbers that dropout sets to zero, instead of the network's own.
 
     >>> NetworkSpec("cifarnet", dropout=0.7)
@@ -26,6 +28,7 @@ class NetworkSpec:
     def __post_init__(self) -> None:
         validate(self)
         entry = NETWORKS[choose("network", self.name, NETWORKS)]
+        referred_run(self.weights, key="weights")
         if self.dropout is None:
             return
         if not 0 <= self.dropout < 1:

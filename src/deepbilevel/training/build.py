@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -39,12 +39,15 @@ from deepbilevel.methods.objective import Objective, ObjectiveSpec, Task
 from deepbilevel.networks.catalog import NETWORKS, build_network
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.networks.weights_file import fill_network, read_weights
-from deepbilevel.noise import NoiseSpec
+from deepbilevel.noise import NoiseSpec, NoisyLabels
+from deepbilevel.run_references import referred_run
 from deepbilevel.sampling import MatchedGroups
 from deepbilevel.step import Bilevel
 from deepbilevel.training.feeding import Batch, Feed
 from deepbilevel.training.spec import RunSpec
 from deepbilevel.training.streams import seed_streams
+
+_BESIDE_DATA = "data:"  # weights in the folder of the data sets, which is another on every machine
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +74,22 @@ class Parts:
     num_parts: int
 
 
-def build(spec: RunSpec, data_dir: Path, *, workers: int = 0) -> Parts:
+class OtherRuns(Protocol):
+    """What a run may take from runs before it."""
+
+    def weights(self, run_id: str) -> str:
+        """Return the file with the network of that run."""
+        ...
+
+    def labels(self, run_id: str, data: ImageSet) -> NoisyLabels:
+        """Return what the network of that run predicts for the images it was trained on, which must be these."""
+        ...
+
+
+def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | None = None) -> Parts:
     """Make everything a run needs; the process's random numbers and threads are set as the spec says."""
     torch.set_num_threads(spec.threads)
-    train_set, test_set = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed)
+    train_set, test_set = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs)
     device = find_device(spec.device)
     groups = MatchedGroups(
         train_set.labels.numpy(),
@@ -87,10 +102,11 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0) -> Parts:
         on_rare=spec.group.on_rare,
     )
     seed_streams(spec.seed)
-    model = make_model(spec.network, train_set.num_classes).to(device)
+    network = _found_weights(spec.network, data_dir, runs)
+    model = make_model(network, train_set.num_classes).to(device)
     scaler = GradScaler(spec.device) if spec.precision == "float16" else None
     autocast = make_autocast(spec)
-    objective = _make_objective(spec, model, train_set, autocast)
+    objective = _make_objective(spec, network, model, train_set, autocast)
     trained = _trained_together(model, objective)
     optimizer = spec.optimizer.make(trained)
     method, num_parts = _make_method(spec, trained, scaler, optimizer)
@@ -111,17 +127,22 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0) -> Parts:
     )
 
 
-def load_sets(spec: DataSpec, data_dir: Path, *, noise: NoiseSpec | None, seed: int) -> tuple[ImageSet, ImageSet]:
-    """Return the images to train on, labels made wrong where noise is wanted, and those to test on."""
+def load_sets(
+    spec: DataSpec, data_dir: Path, *, noise: NoiseSpec | None, seed: int, runs: OtherRuns | None = None
+) -> tuple[ImageSet, ImageSet]:
+    """Return the images to train on, labels made wrong where that is wanted, and those to test on."""
     directory = data_dir if spec.path is None else Path(spec.path)
-    train = load_data(spec.name, directory, spec.train_split, labels=spec.labels)
+    labeller = referred_run(spec.labels)
+    train = load_data(spec.name, directory, spec.train_split, labels=None if labeller else spec.labels)
     if spec.entry.test_split is None:
         train, test = set_aside(train, spec.test_rate)
     else:
         test = load_data(spec.name, directory, spec.entry.test_split)
     train, test = _limited(train, spec.limit), _limited(test, spec.test_limit)
-    if noise is not None:
-        noisy = noise.apply(train.labels.numpy(), train.num_classes, seed)
+    noisy = None if noise is None else noise.apply(train.labels.numpy(), train.num_classes, seed)
+    if labeller is not None:
+        noisy = _given(runs, labeller).labels(labeller, train)
+    if noisy is not None:
         truth = train.labels if train.clean_labels is None else train.clean_labels
         train = replace(train, labels=torch.from_numpy(noisy.labels), clean_labels=truth)
     return train, test
@@ -129,6 +150,23 @@ def load_sets(spec: DataSpec, data_dir: Path, *, noise: NoiseSpec | None, seed: 
 
 def _limited(data: ImageSet, limit: int | None) -> ImageSet:
     return data if limit is None or limit >= len(data) else take(data, choose_in_proportion(data.labels, limit))
+
+
+def _found_weights(spec: NetworkSpec, data_dir: Path, runs: OtherRuns | None) -> NetworkSpec:
+    """Return the spec with a plain path for its weights."""
+    if spec.weights is None:
+        return spec
+    run_id = referred_run(spec.weights)
+    if run_id is not None:
+        return replace(spec, weights=_given(runs, run_id).weights(run_id))
+    is_beside_data = spec.weights.startswith(_BESIDE_DATA)
+    return replace(spec, weights=str(data_dir / spec.weights.removeprefix(_BESIDE_DATA))) if is_beside_data else spec
+
+
+def _given(runs: OtherRuns | None, run_id: str) -> OtherRuns:
+    if runs is None:
+        raise ValueError(f"run {run_id} is needed, but no folder of runs is at hand; `deepbilevel train` has one")
+    return runs
 
 
 def make_model(spec: NetworkSpec, num_classes: int) -> nn.Module:
@@ -173,7 +211,7 @@ def find_device(name: str) -> torch.device:
 
 
 def _make_objective(
-    spec: RunSpec, model: nn.Module, data: ImageSet, autocast: torch.autocast | None
+    spec: RunSpec, network: NetworkSpec, model: nn.Module, data: ImageSet, autocast: torch.autocast | None
 ) -> Objective | None:
     if not isinstance(spec.loss, ObjectiveSpec):
         return None
@@ -183,7 +221,7 @@ def _make_objective(
         num_classes=data.num_classes,
         num_epochs=spec.epochs,
         network=model,
-        make_network=lambda: make_model(spec.network, data.num_classes),
+        make_network=lambda: make_model(network, data.num_classes),
         autocast=autocast,
     )
     return spec.loss.make(task).to(device)

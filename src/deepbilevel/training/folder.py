@@ -60,6 +60,11 @@ class RunFolder:
         return self.path / "model.safetensors"
 
     @property
+    def labels_file(self) -> Path:
+        """What the trained network predicts for its training images, once another run has asked for it."""
+        return self.path / "labels.npz"
+
+    @property
     def card_file(self) -> Path:
         """What the network is, for people."""
         return self.path / "README.md"

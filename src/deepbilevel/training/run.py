@@ -16,6 +16,7 @@ from deepbilevel.training.interruption import Interrupted, Interruption
 from deepbilevel.training.loop import DivergedError, Progress, Row, TrainingLoop
 from deepbilevel.training.model_card import write_card
 from deepbilevel.training.model_file import save_model
+from deepbilevel.training.other_runs import RunsBeside
 from deepbilevel.training.record import make_record
 from deepbilevel.training.spec import RunSpec
 from deepbilevel.training.step_log import write_steps
@@ -73,7 +74,7 @@ def train(
         return record
     with Interruption() as interruption:
         # Before the folder: what cannot be built, for want of data for instance, leaves nothing behind.
-        parts = build(spec, data_dir, workers=workers)
+        parts = build(spec, data_dir, workers=workers, runs=RunsBeside(out, data_dir))
         with folder.locked():
             if (record := _finished(folder, listener)) is not None:  # by another process, while this one was built
                 return record

@@ -1,0 +1,45 @@
+"""The recipes the experiments start from, as the paper gives them; what a spec fills in by itself is not repeated.
+
+They are for one thread on the CPU, so that a run has the same id on every machine.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+from deepbilevel.methods import BilevelSpec, SgdSpec
+from deepbilevel.noise import NoiseSpec
+from deepbilevel.sampling.spec import GroupSpec
+from deepbilevel.training.defaults import default_spec
+from deepbilevel.training.spec import RunSpec
+
+Cifar = Literal["cifar10", "cifar100"]
+
+NETWORK_NAMES = {"cifarnet": "CifarNet", "inception": "Inception"}
+
+# "Mini-batches of size 128" are the whole group: SGD then sees as many images in as many steps.
+GROUP_OF_128 = GroupSpec(num_batches=8, batch_size=16)
+# Of part of CIFAR-100, with most labels wrong, a class may be left with fewer than 8 images.
+GROUP_OF_64 = GroupSpec(num_batches=8, batch_size=8, on_rare="repeat")
+
+SGD = SgdSpec()
+BASELINE = BilevelSpec(mu=0.01, lam=1.0, shared_dropout=True)
+"""The ablations' own: the same dropout in all mini-batches of a group."""
+BILEVEL = BilevelSpec(mu=0.01, lam=1.0, shared_dropout=False)
+"""Everywhere else: dropout of its own in every mini-batch, as in the code the paper's authors published."""
+
+OWN_DROPOUT = "the paper does not say whether mini-batches share dropout here; ours do not, as in its authors' code"
+
+
+def recipe(data: str, network: str | None = None) -> RunSpec:
+    """Return the paper's recipe for a network on some data, on one thread of the CPU."""
+    return replace(default_spec(data, network), device="cpu", threads=1, seed=0)
+
+
+def ablation(network: str, noise_rate: float) -> RunSpec:
+    """Return the baseline of the ablations: CIFAR-10, groups of 128, 200 epochs."""
+    return with_noise(replace(recipe("cifar10", network), method=BASELINE, group=GROUP_OF_128, epochs=200), noise_rate)
+
+
+def with_noise(spec: RunSpec, rate: float) -> RunSpec:
+    """Return the run with the paper's noise: so many labels of every class become one of the other classes."""
+    return replace(spec, noise=NoiseSpec("uniform", rate) if rate else None)

@@ -1,0 +1,172 @@
+"""Sizes at which an experiment can be made: as in the paper, on two processor cores in an evening, in seconds.
+
+A scale is data. It says which fields of a run it changes, and in a sentence how a run became smaller; nothing else of
+the run differs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from deepbilevel.choice import choose
+from deepbilevel.run_references import referred_run
+from deepbilevel.training.defaults import default_spec
+from deepbilevel.training.schedules import Exponential
+from deepbilevel.training.spec import RunSpec
+from deepbilevel_paper.sizes import IMAGES, tested_images, trained_images
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How much smaller the runs on some data, or with some network, become.
+
+    Attributes:
+        images: to train on; of an experiment with part of the data, the same part of these.
+        test_images: to test on.
+        epochs: the share of the epochs, at least one.
+        evaluate_every: how many epochs lie between two evaluations; None leaves it.
+    """
+
+    images: int
+    test_images: int
+    epochs: float
+    evaluate_every: int | None = None
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A size of experiments.
+
+    Attributes:
+        description: for people.
+        changes: the fields of a run that may differ from the paper's; ids of runs that are needed differ with them.
+        reductions: by the name of the data, or else of the network; none leaves runs as they are.
+        stands_in: the network that takes the place of the large ones, with its own images and optimizer.
+        made_data: train on made images, of the same layout as the real ones. Keep such runs in a folder of their own.
+    """
+
+    name: str
+    description: str
+    changes: frozenset[str] = frozenset()
+    reductions: Mapping[str, Reduction] | None = None
+    stands_in: str | None = None
+    made_data: bool = False
+
+    def reduce(self, spec: RunSpec) -> RunSpec:
+        """Return the paper's run at this scale."""
+        if self.reductions is None:
+            return spec
+        reduction = self.reductions.get(spec.data.name) or self.reductions[spec.network.name]
+        if self.stands_in is not None:
+            spec = _tiny_groups(spec if spec.network.name in _SMALL else _with_network(spec, self.stands_in))
+        full = IMAGES[spec.data.name, spec.data.train_split]
+        share = min(1.0, reduction.images / full)
+        images = max(round(share * trained_images(spec.data)), spec.group.size)
+        return replace(
+            spec,
+            data=replace(spec.data, limit=images, test_limit=min(reduction.test_images, tested_images(spec.data))),
+            epochs=max(1, round(reduction.epochs * spec.epochs)),
+            schedule=_per_image(spec.schedule, share) if isinstance(spec.schedule, Exponential) else spec.schedule,
+            evaluate_every=reduction.evaluate_every or spec.evaluate_every,
+        )
+
+    def describe(self, spec: RunSpec) -> str:
+        """Say in a sentence how one of the paper's runs became smaller.
+
+        >>> PAPER.describe(default_spec("cifar10"))
+        'as in the paper'
+        """
+        if self.reductions is None:
+            return "as in the paper"
+        own = self.reduce(spec)
+        parts = [
+            f"{trained_images(own.data):,} of {trained_images(spec.data):,} training images",
+            f"{tested_images(own.data):,} of {tested_images(spec.data):,} test images",
+            f"{own.epochs} of {spec.epochs} epochs",
+        ]
+        if isinstance(own.schedule, Exponential):
+            parts.append("the learning rate falling per image seen as in the paper, so that it ends higher")
+        if own.evaluate_every > spec.evaluate_every:
+            parts.append(f"evaluated every {own.evaluate_every} epochs")
+        if own.group.batch_size != spec.group.batch_size:
+            parts.append(f"mini-batches of {own.group.batch_size} instead of {spec.group.batch_size}")
+        if own.network.name != spec.network.name:
+            parts.append(f"{own.network.name} instead of {spec.network.name}")
+        if self.made_data:
+            parts.append("on made images")
+        return ", ".join(parts)
+
+
+_SMALL = ("cifarnet", "inception")
+
+
+def _per_image(schedule: Exponential, share: float) -> Exponential:
+    # An epoch over a tenth of the images is a tenth of an epoch. Decayed in full after every one, or over the whole
+    # shorter run as far as in the paper, the rate would be gone before the network has learned a thing.
+    return replace(schedule, factor_per_epoch=schedule.factor_per_epoch**share)
+
+
+def _tiny_groups(spec: RunSpec) -> RunSpec:
+    # The number of binary digits: small, and still another for every size that is compared.
+    batch_size = spec.group.batch_size.bit_length()
+    return replace(spec, group=replace(spec.group, batch_size=batch_size, on_rare="repeat"))
+
+
+def _with_network(spec: RunSpec, name: str) -> RunSpec:
+    usual = default_spec(spec.data.name, name)
+    weights = spec.network.weights if referred_run(spec.network.weights) else None
+    return replace(
+        spec,
+        network=replace(spec.network, name=name, weights=weights),
+        data=replace(spec.data, recipe=usual.data.recipe, view=usual.data.view, test_crops=1),
+        optimizer=usual.optimizer,
+    )
+
+
+_REDUCED = frozenset({"data.limit", "data.test_limit", "epochs", "schedule.factor_per_epoch", "evaluate_every"})
+
+PAPER = Scale("paper", "the full recipe")
+
+COMPACT = Scale(
+    "compact",
+    "the same on part of the real images, on two processor cores in an evening",
+    changes=_REDUCED,
+    # Images a second that a core trains on: CifarNet 370, Inception 40, PreAct ResNet-18 and AlexNet 20 to 30,
+    # ResNet-50 6. So every run is of 20 minutes to an hour.
+    reductions=MappingProxyType(
+        {
+            "cifarnet": Reduction(5_000, 2_000, epochs=0.4, evaluate_every=4),
+            "inception": Reduction(2_000, 1_000, epochs=0.15, evaluate_every=5),
+            "preact_resnet18": Reduction(2_000, 1_000, epochs=0.1, evaluate_every=5),
+            "imagenet": Reduction(10_000, 2_000, epochs=0.1, evaluate_every=3),
+            "clothing1m": Reduction(2_000, 1_000, epochs=1.0, evaluate_every=5),
+            "voc2007": Reduction(1_000, 500, epochs=0.06, evaluate_every=30),
+        }
+    ),
+)
+
+SMOKE = Scale(
+    "smoke",
+    "seconds, on made images: shows that everything works, and nothing else",
+    changes=_REDUCED
+    | {"group.batch_size", "group.on_rare", "network.name", "network.weights", "data.recipe", "data.view"}
+    | {"data.test_crops", "optimizer.lr", "optimizer.arguments"},
+    reductions=MappingProxyType(
+        {
+            "cifar10": Reduction(50, 20, epochs=0.0, evaluate_every=1),
+            "cifar100": Reduction(200, 20, epochs=0.0, evaluate_every=1),
+            "imagenet": Reduction(96, 24, epochs=0.0, evaluate_every=1),
+            "clothing1m": Reduction(56, 28, epochs=0.0, evaluate_every=1),
+            "voc2007": Reduction(200, 40, epochs=0.0, evaluate_every=1),
+        }
+    ),
+    stands_in="cifarnet",
+    made_data=True,
+)
+
+SCALES: Mapping[str, Scale] = MappingProxyType({scale.name: scale for scale in (PAPER, COMPACT, SMOKE)})
+
+
+def find_scale(name: str) -> Scale:
+    """Return the scale of that name; an unknown one gets the nearest."""
+    return SCALES[choose("scale", name, SCALES)]
