@@ -50,12 +50,12 @@ def wait_for(process, *kinds):
 
 
 def read_comparison(out):
-    [path] = out.glob("compare-*.json")
+    [path] = out.glob("sweep-compare-*.json")
     return json.loads(path.read_text())
 
 
 def statuses(record):
-    return {method["name"]: [run["status"] for run in method["runs"]] for method in record["methods"]}
+    return {method["row"]: [run["status"] for run in method["runs"]] for method in record["cells"]}
 
 
 @pytest.fixture(scope="module")
@@ -113,12 +113,12 @@ def test_the_same_command_brings_it_to_its_end_and_tells_what_failed(history):
     assert "0 of 2, 2 failed" in history["last"].stdout
     assert f"note: {DIVERGING}, seed 0 failed: " in history["last"].stdout
     assert f"error: 2 of 6 runs failed: {DIVERGING}, seed 0; {DIVERGING}, seed 1" in history["last"].stderr
-    assert "optimizer.lr" in history["record"]["methods"][2]["runs"][1]["error"]
+    assert "optimizer.lr" in history["record"]["cells"][2]["runs"][1]["error"]
 
 
 @needs_pidfd
 def test_every_run_saw_as_many_images_and_the_figures_are_those_of_its_record(history):
-    for method in history["record"]["methods"][:2]:
+    for method in history["record"]["cells"][:2]:
         for run in method["runs"]:
             record = json.loads((history["out"] / run["folder"] / "record.json").read_text())
             assert run["images_seen"] == 2 * 128
@@ -135,7 +135,7 @@ def test_what_other_comparisons_have_run_is_not_run_again(history):
     assert {path: path.stat().st_mtime_ns for path in before} == before
     for word in ("sgd", "bilevel+mixup", "test, last", "test, best", "train, noisy labels", "train, clean", "±"):
         assert word in done.stdout
-    pictures = sorted(history["out"].glob("compare-*.png"))
+    pictures = sorted(history["out"].glob("sweep-compare-*.png"))
     assert len(pictures) == 2
     for picture in pictures:
         height, width, _ = matplotlib.image.imread(picture).shape
@@ -160,8 +160,8 @@ def test_quiet_markdown_and_json_print_nothing_else(history):
     events = [json.loads(line) for line in compare(*SOUND, "--out", history["out"], "--json").stdout.splitlines()]
     assert [event["event"] for event in events] == ["done"] * 4 + ["compared"]
     assert [(event["method"], event["seed"]) for event in events[:2]] == [("sgd", 0), ("bilevel+mixup", 0)]
-    summary = history["record"]["methods"][0]["summary"]
-    assert events[-1]["methods"][0]["summary"] == summary
+    summary = history["record"]["cells"][0]["summary"]
+    assert events[-1]["cells"][0]["summary"] == summary
 
 
 def test_a_dry_run_lists_the_runs_and_writes_nothing(tmp_path):

@@ -6,9 +6,10 @@ import matplotlib.image
 import pytest
 
 from deepbilevel.specs import SpecError, from_plain
-from deepbilevel.sweeps.comparison import Recorder, make_comparison_record, plan
+from deepbilevel.sweeps.comparison import plan
 from deepbilevel.sweeps.expressions import read_methods
 from deepbilevel.sweeps.picture import draw_comparison
+from deepbilevel.sweeps.sweep import Recorder, make_sweep_record
 from deepbilevel.sweeps.table import list_doubts, make_table, to_markdown
 from deepbilevel.sweeps.trials import Outcome
 from deepbilevel.training import RunSpec
@@ -84,7 +85,7 @@ def test_what_cannot_be_compared_is_refused_before_it_is_run(methods, message):
 
 
 def test_another_cut_of_the_same_group_is_fair():
-    [spec] = make_plan("bilevel[group.num_batches=4;group.batch_size=32]", [0]).specs.popitem()[1]
+    [spec] = make_plan("bilevel[group.num_batches=4;group.batch_size=32]", [0]).cells[0].specs
     assert spec.group.size == 128
 
 
@@ -100,14 +101,14 @@ def test_the_record_has_everything_a_report_needs(tmp_path):
     outcomes[3] = Outcome(comparison.trials()[3], "failed", error="the loss is nan")
     recorder.changed(outcomes)
     record = json.loads(recorder.path.read_text())
-    assert recorder.path.name == f"compare-{comparison.id}.json"
+    assert recorder.path.name == f"sweep-{comparison.name}.json"
     assert record == recorder.record
     assert (record["format"], record["id"], record["seeds"]) == (1, comparison.id, [0, 1])
     assert from_plain(RunSpec, record["base"]) == comparison.base
-    sgd, bilevel = record["methods"]
-    assert (bilevel["name"], bilevel["settings"]) == ("bilevel", {"method": "bilevel"})
-    assert [run["id"] for run in sgd["runs"]] == [spec.id for spec in comparison.specs["sgd"]]
-    assert sgd["runs"][0]["folder"].endswith(comparison.specs["sgd"][0].id)
+    sgd, bilevel = record["cells"]
+    assert (bilevel["row"], bilevel["settings"]) == ("bilevel", {"method": "bilevel"})
+    assert [run["id"] for run in sgd["runs"]] == [spec.id for spec in comparison.cells[0].specs]
+    assert sgd["runs"][0]["folder"].endswith(comparison.cells[0].specs[0].id)
     assert sgd["runs"][1]["figures"] == {
         "test": 84.0,
         "best": 89.0,
@@ -129,7 +130,7 @@ def test_the_table_has_a_row_per_method_and_tells_of_failures():
     trials = comparison.trials()
     outcomes[4] = Outcome(trials[4], "failed", error="the loss is nan")
     outcomes[2], outcomes[5] = Outcome(trials[2], "interrupted"), Outcome(trials[5])
-    record = make_comparison_record(comparison, outcomes)
+    record = make_sweep_record(comparison, outcomes)
     titles, rows = make_table(record)
     assert titles == [
         "method",
@@ -157,7 +158,7 @@ def test_the_table_has_a_row_per_method_and_tells_of_failures():
 def test_without_clean_labels_there_is_no_column_for_them():
     comparison = plan(make_spec(), read_methods("sgd"), [0])
     [trial] = comparison.trials()
-    titles, [row] = make_table(make_comparison_record(comparison, [done(trial, 90.0, train_clean=None)]))
+    titles, [row] = make_table(make_sweep_record(comparison, [done(trial, 90.0, train_clean=None)]))
     assert titles == ["method", "seeds", "test, last", "test, best", "train", "gap", "seconds"]
     assert len(row) == len(titles)
 
@@ -165,7 +166,7 @@ def test_without_clean_labels_there_is_no_column_for_them():
 def test_unequal_visits_are_told():
     comparison = make_plan(seeds=(0,))
     first, second = comparison.trials()
-    record = make_comparison_record(comparison, [done(first, 80.0, steps=2), done(second, 80.0, steps=3)])
+    record = make_sweep_record(comparison, [done(first, 80.0, steps=2), done(second, 80.0, steps=3)])
     assert list_doubts(record) == ["not all methods saw the same number of images: sgd 256, bilevel 384"]
 
 
@@ -173,7 +174,7 @@ def test_two_names_of_the_same_run_share_it():
     comparison = make_plan("bilevel,bilevel[method.mu=0.01]", [0])
     first, second = comparison.trials()
     assert first.id == second.id
-    record = make_comparison_record(comparison, [done(first, 80.0)])
+    record = make_sweep_record(comparison, [done(first, 80.0)])
     assert [row[2] for row in make_table(record)[1]] == ["80.00", "80.00"]
 
 
@@ -182,15 +183,15 @@ def test_the_picture_is_a_png_with_room_for_every_method(methods, tmp_path):
     comparison = make_plan(methods, seeds=(0, 1), epochs=2)
     outcomes = [done(trial, 50.0 + number) for number, trial in enumerate(comparison.trials())]
     outcomes[0] = Outcome(outcomes[0].trial, "failed", error="nan")
-    draw_comparison(make_comparison_record(comparison, outcomes), tmp_path / "picture.png")
+    draw_comparison(make_sweep_record(comparison, outcomes), tmp_path / "picture.png")
     height, width, _ = matplotlib.image.imread(tmp_path / "picture.png").shape
     assert width == 8 * 160
-    assert height > 60 * len(comparison.methods)
+    assert height > 60 * len(comparison.cells)
     assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
 
 
 def test_a_picture_of_nothing_finished_says_so_and_does_not_fail(tmp_path):
     comparison = make_plan()
-    record = make_comparison_record(comparison, [Outcome(trial) for trial in comparison.trials()])
+    record = make_sweep_record(comparison, [Outcome(trial) for trial in comparison.trials()])
     draw_comparison(record, tmp_path / "picture.png")
     assert matplotlib.image.imread(tmp_path / "picture.png").size

@@ -19,7 +19,8 @@ SETTINGS = {"noise": "uniform:0.5", "data.test_limit": 60, "group.batch_size": 8
 
 
 def make_run(name, seed=0):
-    [spec] = plan(make_spec(**SETTINGS), read_methods(name), [seed]).specs[name]
+    [cell] = plan(make_spec(**SETTINGS), read_methods(name), [seed]).cells
+    [spec] = cell.specs
     return build(spec, Path("no-files-are-needed"))
 
 
@@ -69,7 +70,8 @@ def test_an_image_looks_the_same_whichever_method_sees_it():
 
 
 def test_all_methods_are_different_runs():
-    specs = plan(make_spec(**SETTINGS), read_methods("all"), [0]).specs
+    cells = plan(make_spec(**SETTINGS), read_methods("all"), [0]).cells
+    specs = {cell.row: cell.specs for cell in cells}
     assert set(specs) == {*METHODS, *COMBINED}
     assert len({spec.id for [spec] in specs.values()}) == len(specs)
 

@@ -176,3 +176,26 @@ def test_an_error_of_the_watcher_leaves_nothing_running(tmp_path):
         run_trials(make_trials("endless"), Noting(tmp_path), jobs=1, watcher=Broken())
     assert [job.killed for job in jobs] == [True]
     jobs[0].join()
+
+
+def make_needing(first, label="needing"):
+    return Trial(label, make_spec(**SMALL, **{"network.weights": f"run:{first.id}", "seed": 9}))
+
+
+def test_a_run_waits_for_the_run_it_needs_though_there_is_room_for_both(tmp_path):
+    place = Threads(tmp_path)
+    first, other = make_trials("first", "other")
+    outcomes = run_trials([make_needing(first), first, other], place, jobs=3, watcher=Watcher())
+    assert place.started == ["first", "other", "needing"]
+    assert {outcome.status for outcome in outcomes} == {"done"}
+
+
+def test_a_run_whose_needs_cannot_be_met_fails_without_being_started(tmp_path):
+    place = Threads(tmp_path)
+    [first] = make_trials("diverges")
+    last = Trial("last", make_spec(**SMALL, **{"network.weights": f"run:{make_needing(first).id}"}))
+    outcomes = run_trials([first, make_needing(first), last], place, jobs=1, watcher=Watcher())
+    assert place.started == ["diverges"]
+    assert [outcome.status for outcome in outcomes] == ["failed"] * 3
+    assert outcomes[1].error == "it needs diverges, which is failed"
+    assert outcomes[2].error == "it needs needing, which is failed"

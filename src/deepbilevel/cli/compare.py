@@ -10,7 +10,7 @@ from deepbilevel.cli.messages import WRONG_USAGE, errors_as_messages
 from deepbilevel.cli.resolving import change_spec, parse_seeds, resolve_spec, split_settings
 
 if TYPE_CHECKING:
-    from deepbilevel.sweeps.comparison import Comparison
+    from deepbilevel.sweeps.sweep import Sweep
 
 _USUAL_METHODS = "sgd,uniform,random,bilevel,cross-validated"
 _WIDE, _NARROW_FIGURE = 120, 8
@@ -44,6 +44,9 @@ def compare(
         Path | None, typer.Option("--spec", help="Begin from a .toml or .json file; the method in it does not count.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder of runs, of the record and of the picture.")] = Path("runs"),
+    name: Annotated[
+        str | None, typer.Option(help="Of the record and the picture, sweep-NAME; one of its own unless told.")
+    ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the methods there are, and stop.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print only the table, for a document.")] = False,
@@ -68,7 +71,7 @@ def compare(
         wanted, numbers = read_methods(methods), parse_seeds(seeds)
         base = resolve_spec(data, data_dir, network, spec_file)
         given = {"noise": noise, "epochs": epochs, "data.limit": limit, "threads": threads}
-        comparison = plan(change_spec(base, given, settings or []), wanted, numbers)
+        comparison = plan(change_spec(base, given, settings or []), wanted, numbers, name=name)
     if dry_run:
         _print_runs(comparison, as_json=as_json)
         return
@@ -84,7 +87,7 @@ def _check_settings(settings: list[str]) -> None:
 
 
 def _run(
-    comparison: "Comparison",
+    comparison: "Sweep",
     out: Path,
     data_dir: Path,
     jobs: int,
@@ -95,9 +98,9 @@ def _run(
     as_json: bool,
 ) -> None:
     from deepbilevel.cli.side_by_side import conclude, run_and_show
-    from deepbilevel.sweeps.comparison import Recorder
     from deepbilevel.sweeps.local import LocalProcesses
     from deepbilevel.sweeps.picture import draw_comparison
+    from deepbilevel.sweeps.sweep import Recorder
 
     recorder, place = Recorder(comparison, out), LocalProcesses(out, data_dir, workers=workers)
     with errors_as_messages():
@@ -113,8 +116,8 @@ def _print_result(record: dict[str, Any], files: dict[str, str], *, markdown: bo
     from deepbilevel.sweeps.table import describe, list_doubts, make_table, to_markdown
 
     if as_json:
-        summary = [{key: each[key] for key in ("name", "settings", "summary", "runs")} for each in record["methods"]]
-        typer.echo(json.dumps({"event": "compared", **files, "methods": summary}))
+        summary = [{key: each[key] for key in ("row", "settings", "summary", "runs")} for each in record["cells"]]
+        typer.echo(json.dumps({"event": "compared", **files, "cells": summary}))
         return
     if markdown:
         typer.echo(to_markdown(record))
@@ -126,7 +129,7 @@ def _print_result(record: dict[str, Any], files: dict[str, str], *, markdown: bo
     typer.echo("\n".join(f"{name}: {path}" for name, path in files.items()))
 
 
-def _print_runs(comparison: "Comparison", *, as_json: bool) -> None:
+def _print_runs(comparison: "Sweep", *, as_json: bool) -> None:
     from deepbilevel.specs import to_plain
 
     for trial in comparison.trials():

@@ -16,7 +16,7 @@ def draw_comparison(record: Mapping[str, Any], path: Path) -> None:
     """Write a PNG of the comparison to ``path``."""
     from matplotlib.figure import Figure  # without pyplot: no window system, no global state
 
-    methods: list[Mapping[str, Any]] = record["methods"]
+    methods: list[Mapping[str, Any]] = record["cells"]
     figure = Figure(figsize=(8, _FRAME_INCHES + _ROW_INCHES * len(methods)), layout="constrained")
     axes = figure.subplots()
     for row, method in enumerate(methods):
@@ -80,13 +80,10 @@ def _mark(
 
 def _label(method: Mapping[str, Any]) -> str:
     done = sum(run["status"] == "done" for run in method["runs"])
-    return method["name"] if done == len(method["runs"]) else f"{method['name']} ({done} of {len(method['runs'])})"
+    return method["row"] if done == len(method["runs"]) else f"{method['row']} ({done} of {len(method['runs'])})"
 
 
 def _title(record: Mapping[str, Any]) -> str:
-    base = record["base"]
-    noise = base["noise"] and f"{base['noise']['kind']}:{base['noise']['rate']:g}"
-    noisy = f", noise {noise}" if noise else ""
     count = len(record["seeds"])
     seeds = "one seed" if count == 1 else f"{count} seeds"
-    return f"{base['data']['name']}{noisy}, {base['network']['name']}, {base['epochs']} epochs, {seeds}"
+    return f"{record['title']}, {record['base']['epochs']} epochs, {seeds}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deepbilevel.sweeps.comparison import FIGURES
+from deepbilevel.sweeps.sweep import FIGURES
 from deepbilevel.training.comparison import Figure
 
 _TITLES = {"test": "test, last", "best": "test, best", "train": "train, noisy labels", "train_clean": "train, clean"}
@@ -11,13 +11,13 @@ _TITLES = {"test": "test, last", "best": "test, best", "train": "train, noisy la
 
 def make_table(record: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the titles of the columns and the rows, a row per method."""
-    methods: Sequence[Mapping[str, Any]] = record["methods"]
+    methods: Sequence[Mapping[str, Any]] = record["cells"]
     # Where labels are as they were found, there are no clean ones beside them.
     shown = [
         name for name in FIGURES if name != "train_clean" or any(each["summary"][name] is not None for each in methods)
     ]
     titles = {**_TITLES, "train": "train"} if "train_clean" not in shown else _TITLES
-    rows = [[each["name"], _seeds(each["runs"]), *(_cell(each["summary"][name]) for name in shown)] for each in methods]
+    rows = [[each["row"], _seeds(each["runs"]), *(_cell(each["summary"][name]) for name in shown)] for each in methods]
     return ["method", "seeds", *(titles.get(name, name) for name in shown)], rows
 
 
@@ -33,14 +33,14 @@ def describe(record: Mapping[str, Any]) -> str:
 def list_doubts(record: Mapping[str, Any]) -> list[str]:
     """Return what a reader of the table must know beside it: what failed, and what was not equal."""
     doubts = [
-        f"{each['name']}, seed {run['seed']} failed: {run['error']}"
-        for each in record["methods"]
+        f"{each['row']}, seed {run['seed']} failed: {run['error']}"
+        for each in record["cells"]
         for run in each["runs"]
         if run["status"] == "failed"
     ]
     seen = {
-        each["name"]: run["images_seen"]
-        for each in record["methods"]
+        each["row"]: run["images_seen"]
+        for each in record["cells"]
         for run in each["runs"]
         if run["images_seen"] is not None
     }

@@ -7,6 +7,7 @@ from queue import Empty, Queue
 from typing import Any, Literal, Protocol
 
 from deepbilevel.training.interruption import Interruption
+from deepbilevel.training.other_runs import needs
 from deepbilevel.training.spec import RunSpec
 
 Status = Literal["waiting", "running", "interrupted", "failed", "done"]
@@ -103,8 +104,9 @@ class Watcher:
 def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watcher: Watcher) -> list[Outcome]:
     """Run all trials, ``jobs`` at a time, and return how they ended; one failure does not stop the others.
 
-    What is finished is not run again. After Ctrl-C or SIGTERM all that run are asked to save and end, and no other is
-    begun; a second Ctrl-C kills them and raises ``KeyboardInterrupt``. Two trials with the same spec are one run.
+    What is finished is not run again. A run that needs others waits for them. After Ctrl-C or SIGTERM all that run are
+    asked to save and end, and no other is begun; a second Ctrl-C kills them and raises ``KeyboardInterrupt``. Two
+    trials with the same spec are one run.
     """
     outcomes: dict[str, Outcome] = {}
     for trial in trials:
@@ -123,8 +125,10 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
         stack.callback(lambda: [job.kill() for job in running.values()])  # what an error or a second Ctrl-C leaves
         watcher.changed(list(outcomes.values()))
         while running or (waiting and not interruption.requested):
-            while waiting and len(running) < jobs and not interruption.requested:
-                outcome = waiting.pop(0)
+            while len(running) < jobs and not interruption.requested:
+                outcome = _take_ready(waiting, outcomes)
+                if outcome is None:
+                    break
                 running[outcome.trial.id] = executor.start(outcome.trial, news)
                 outcome.status = "running"
                 watcher.changed(list(outcomes.values()))
@@ -141,6 +145,21 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
                 watcher.changed(list(outcomes.values()))
             watcher.heard(heard)
     return list(outcomes.values())
+
+
+def _take_ready(waiting: list[Outcome], outcomes: Mapping[str, Outcome]) -> Outcome | None:
+    """Take the first that has all it needs, if any has; those whose needs can no longer be met fail on the way."""
+    for outcome in list(waiting):
+        needed = [outcomes[run_id] for run_id in needs(outcome.trial.spec) if run_id in outcomes]
+        lost = [each for each in needed if each.status in ("failed", "interrupted")]
+        if lost:
+            outcome.status = "failed"
+            outcome.error = f"it needs {lost[0].trial.label}, which is {lost[0].status}"
+        if lost or all(each.status == "done" for each in needed):
+            waiting.remove(outcome)
+        if not lost and all(each.status == "done" for each in needed):
+            return outcome
+    return None
 
 
 def _settle(outcome: Outcome, heard: News, executor: Executor) -> None:
