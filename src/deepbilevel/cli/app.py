@@ -10,6 +10,7 @@ from deepbilevel.cli.demo import demo
 from deepbilevel.cli.doctor import doctor
 from deepbilevel.cli.evaluate import evaluate
 from deepbilevel.cli.predict import predict
+from deepbilevel.cli.report import report
 from deepbilevel.cli.runs import runs
 from deepbilevel.cli.train import train
 
@@ -23,6 +24,7 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(predict)
 app.add_typer(runs, name="runs")
+app.command()(report)
 app.add_typer(data, name="data")
 app.command()(doctor)
 
