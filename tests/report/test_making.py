@@ -1,6 +1,5 @@
 """`deepbilevel report` as its user runs it: files that are whole, the same every time, and harmless."""
 
-import os
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -110,7 +109,7 @@ def test_names_of_sweeps_lead_nowhere_else(tmp_path):
     assert {p.name for p in (made.page.parent / "tables").iterdir()} == {
         f"{slug}{part}.csv" for slug in ("up", "up-2", "n-code", "sweep", "problems-2") for part in ("", "-runs")
     }
-    assert set(os.listdir(tmp_path)) == {*(f"sweep-{file}.json" for file in "abcde"), "report"}
+    assert {path.name for path in tmp_path.iterdir()} == {*(f"sweep-{file}.json" for file in "abcde"), "report"}
 
 
 def test_the_command_names_what_it_could_not_read_and_makes_the_rest(tmp_path):
@@ -127,6 +126,18 @@ def test_the_command_names_what_it_could_not_read_and_makes_the_rest(tmp_path):
     assert not (tmp_path / "report").exists()
 
 
+def test_loose_runs_are_one_line_per_setting_and_seeds_lie_together(tmp_path):
+    for seed in (0, 1):
+        write_run(tmp_path, "alone", seed, 90, 60, 4)
+    write_run(tmp_path, "shared", 0, 90, 60, 4)
+    longer = write_run(tmp_path / "more", "shared", 1, 90, 60, 6)
+    page = Reader(make_report(tmp_path).page.read_text(encoding="utf-8"))
+    curves = [attributes["data-label"] for _, attributes in page.tags if "data-x" in attributes]
+    assert {"alone, seed 0", "alone, seed 1", f"shared ({longer['id'][:6]}), seed 1"} < set(curves)
+    boxes = [attributes for _, attributes in page.tags if attributes.get("name") == "series"]
+    assert len(boxes) == 3
+
+
 def test_an_empty_folder_gives_a_page_that_says_so(tmp_path):
     assert "There are no records here yet." in make_report(tmp_path).page.read_text(encoding="utf-8")
 
@@ -135,6 +146,14 @@ def test_a_folder_that_is_not_there_is_an_error_with_a_remedy(tmp_path):
     result = CliRunner().invoke(app, ["report", str(tmp_path / "nowhere")])
     assert result.exit_code == 1
     assert "is not a folder; name one that holds" in result.stderr
+
+
+def test_a_file_in_the_way_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "report").write_text("mine")
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "report is a file; name a folder" in result.stderr
+    assert (tmp_path / "report").read_text() == "mine"
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path, monkeypatch):

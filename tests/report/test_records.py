@@ -37,6 +37,8 @@ def test_runs_of_no_sweep_are_loose_and_runs_set_aside_are_not_read(tmp_path):
     folder = tmp_path / "runs" / aside["id"]
     folder.rename(folder.with_name(f"{aside['id']}.old-1"))
     assert [run.id for run in read_records(tmp_path).loose] == [kept["id"]]
+    tmp_path = tmp_path.rename(tmp_path.with_name("all.old-1"))
+    assert len(read_records(tmp_path).runs) == 1, "what is asked for by name is read"
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,7 @@ def sweeps(tmp_path_factory):
 def lines(table):
     """Each line of a table by its part and head, its fields by their headings."""
     names = [f"{column.group} {column.name}".strip() for column in table.columns]
-    return {
-        (part, row.head): dict(zip(names, row.entries, strict=True)) for part, rows in table.parts for row in rows
-    }
+    return {(part, row.head): dict(zip(names, row.entries, strict=True)) for part, rows in table.parts for row in rows}
 
 
 def parse(text):
@@ -97,7 +95,14 @@ def test_csv_holds_the_same_numbers_unrounded(sweeps):
     assert table[4]["test_ours"] == "failed"
     assert table[4]["test_paper"] == "40.2"
     assert table[6]["note"].startswith("doubtful")
-    assert [line["label noise"] for line in parse(results_csv(sweeps["noise"]))][::2] == ["0", "20", "40", "50", "60", "80"]
+    assert [line["label noise"] for line in parse(results_csv(sweeps["noise"]))][::2] == [
+        "0",
+        "20",
+        "40",
+        "50",
+        "60",
+        "80",
+    ]
 
 
 def test_every_run_has_its_line_with_what_went_wrong(sweeps):

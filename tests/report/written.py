@@ -155,7 +155,7 @@ def write_run(folder: Path, name: str, seed: int, train: float, test: float, epo
         "status": "done",
         "error": None,
         "updated": "2026-11-16T04:13:31+00:00",
-        "spec": {"seed": seed},
+        "spec": {"data": {"name": name}, "epochs": epochs, "seed": seed},
         "metric": "accuracy",
         "final": evaluated[-1],
         "best": max(evaluated, key=lambda row: row["test"]),

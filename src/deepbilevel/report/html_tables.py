@@ -24,10 +24,9 @@ def show_table(table: Table, slug: str, name: str) -> str:
         f'<li id="{slug}-note-{number}">{escape(note)}</li>' for number, note in enumerate(table.notes, start=1)
     )
     footnotes = f'<ol class="notes" aria-label="Notes on the published numbers">{notes}</ol>' if notes else ""
-    return (
-        f'<div class="scroller" tabindex="0" role="region" aria-label="{escape(name)}"><table>'
-        f"<caption><span>{escape(table.caption)}</span></caption>{_head(table, firsts)}{''.join(body)}</table></div>{footnotes}"
-    )
+    whole = f"<caption><span>{escape(table.caption)}</span></caption>{_head(table, firsts)}{''.join(body)}"
+    region = f'class="scroller" tabindex="0" role="region" aria-label="{escape(name)}"'
+    return f"<div {region}><table>{whole}</table></div>{footnotes}"
 
 
 def _head(table: Table, firsts: Collection[int]) -> str:

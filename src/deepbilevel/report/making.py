@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,8 @@ def make_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | No
     out = folder / "report" if out is None else Path(out)
     sections, tables = _put_together(records)
     figures = [figure for section in sections for figure in _figures_of(section)]
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"out {out} is a file; name a folder")
     for place in (out / FIGURES, out / TABLES):
         place.mkdir(parents=True, exist_ok=True)
     pictures = _write_figures(figures, out / FIGURES)
@@ -122,8 +125,11 @@ def _sweep_section(sweep: Sweep, slug: str, runs: Mapping[str, RunRecord]) -> Se
 
 def _loose_section(runs: Iterable[RunRecord], slug: str) -> Section:
     runs = list(runs)
-    names = [f"{run.name} {run.id[:6]}" for run in runs]
-    setting = Setting("", tuple((number, run) for number, run in enumerate(runs) if run.history))
+    series = distinct(run.settings for run in runs)
+    firsts = [next(run for run in runs if run.settings == settings) for settings in series]
+    shared = Counter(run.name for run in firsts)
+    names = [run.name if shared[run.name] == 1 else f"{run.name} ({run.id[:6]})" for run in firsts]
+    setting = Setting("", tuple((series.index(run.settings), run) for run in runs if run.history))
     training = [("", run_figure(setting, names, "Training", f"{slug}-training", "Runs"))] if setting.runs else []
     statuses = distinct(run.status for run in runs)
     state = ", ".join(f"{sum(run.status == status for run in runs)} {status}" for status in statuses)

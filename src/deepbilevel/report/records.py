@@ -104,11 +104,15 @@ class Sweep:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run measured; the keys of ``history`` are those of :mod:`deepbilevel.training.loop`."""
+    """What a run measured; the keys of ``history`` are those of :mod:`deepbilevel.training.loop`.
+
+    Runs with equal ``settings`` differ in nothing but the seed.
+    """
 
     id: str
     name: str
     seed: int
+    settings: str
     status: str
     error: str | None
     metric: str
@@ -162,7 +166,8 @@ def read_records(folder: Path) -> Records:
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
-    return sorted(p for p in folder.rglob(pattern) if not any(_SET_ASIDE in part for part in p.parts))
+    found = sorted(folder.rglob(pattern))
+    return [path for path in found if not any(_SET_ASIDE in part for part in path.relative_to(folder).parts)]
 
 
 def _shown(path: Path, folder: Path) -> str:
@@ -234,10 +239,12 @@ def _run(record: Mapping[str, Any]) -> RunRecord:
     figures = {name: fields.number(final, name) for name in ("test", "train", "train_clean", "gap")}
     figures["best"] = fields.number(best, "test")
     figures["seconds"] = fields.number(fields.optional_object(record, "seconds") or {}, "wall")
+    spec = fields.optional_object(record, "spec") or {}
     return RunRecord(
         id=fields.text(record, "id"),
         name=fields.text(record, "name"),
-        seed=fields.whole(fields.optional_object(record, "spec") or {}, "seed"),
+        seed=fields.whole(spec, "seed"),
+        settings=json.dumps({**spec, "seed": None}, sort_keys=True),
         status=fields.one_of(record, "status", STATUSES),
         error=fields.optional_text(record, "error"),
         metric=fields.optional_text(record, "metric") or "accuracy",

@@ -49,9 +49,7 @@ def settings_of(sweep: Sweep, runs: Mapping[str, RunRecord]) -> list[Setting]:
     return [Setting(title, tuple(members)) for title, members in found.items()]
 
 
-def run_figure(
-    setting: Setting, series: Sequence[str], title: str, slug: str, series_word: str = "Methods"
-) -> Figure:
+def run_figure(setting: Setting, series: Sequence[str], title: str, slug: str, series_word: str = "Methods") -> Figure:
     """Return the figure of a setting: a panel per metric that was measured, and one per method that weighs."""
     panels = [panel for key in CURVES if (panel := _curve_panel(key, setting, series)) is not None]
     present = sorted({number for number, _ in setting.runs})

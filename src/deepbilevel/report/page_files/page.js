@@ -76,7 +76,7 @@
     reading.svg.classList.remove("reading");
     reading.point.mark.classList.remove("near");
     reading.ring.remove();
-    tip.hidden = true;
+    tip.textContent = "";
     reading = null;
   }
   function read(svg, point) {
@@ -90,7 +90,6 @@
     svg.classList.add("reading");
     point.mark.classList.add("near");
     tip.textContent = point.text;
-    tip.hidden = false;
     const at = ring.getBoundingClientRect();
     const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
     const above = at.top - tip.offsetHeight - 8;
