@@ -53,7 +53,7 @@ def report(tmp_path_factory):
     cells = [
         {"row": row, "column": HOSTILE, "x": x, "published": None, "runs": [run]}
         for row in (HOSTILE, long)
-        for x in (0.0001, 0.001, 0.01, 1000.5, 123456.0)
+        for x in (0.0001, 0.0002, 0.00025, 0.001, 0.0015, 0.01, 0.025, 0.1, 1.25, 1000.5, 1250.5, 123456.0)
         for run in [{**not_done(0, "done"), "figures": {"test": 50.0 + x / 1e4, "train": 60.0}}]
     ]
     write_sweep(folder, "hostile", title=HOSTILE, axis={"name": long, "unit": HOSTILE}, cells=cells)
