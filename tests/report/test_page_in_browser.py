@@ -202,6 +202,9 @@ def test_a_figure_is_read_with_the_keyboard(open_page):
         ["SGD, seed 1", "epoch 4"],
         ["SGD, seed 1", "epoch 2"],
     ]
+    before = page.locator("#tip").bounding_box()["y"]
+    page.evaluate("new Promise((done) => { addEventListener('scroll', done); scrollBy(0, -40); })")
+    assert page.locator("#tip").bounding_box()["y"] == pytest.approx(before + 40, abs=1), "it stays at its point"
     page.keyboard.press("Escape")
     assert page.locator("#tip").is_hidden()
     dots = page.locator("#noise-results-1 [data-panel=test] svg")

@@ -90,12 +90,16 @@
     svg.classList.add("reading");
     point.mark.classList.add("near");
     tip.textContent = point.text;
-    const at = ring.getBoundingClientRect();
+    reading = { svg, point, ring };
+    place();
+  }
+  function place() {
+    if (reading === null) return;
+    const at = reading.ring.getBoundingClientRect();
     const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
     const above = at.top - tip.offsetHeight - 8;
     tip.style.left = `${Math.max(8, Math.min(at.left - tip.offsetWidth / 2, room))}px`;
     tip.style.top = `${above > 4 ? above : at.bottom + 8}px`;
-    reading = { svg, point, ring };
   }
   function nearest(svg, event) {
     const here = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
@@ -143,7 +147,7 @@
       if (point) read(svg, point);
     });
   }
-  addEventListener("scroll", leave, { passive: true });
+  addEventListener("scroll", place, { passive: true }); // a figure that gets the focus scrolls into view
 
   // On paper nothing can be unfolded.
   addEventListener("beforeprint", () => {
