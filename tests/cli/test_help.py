@@ -20,7 +20,16 @@ LEAVES = [words for words, command in COMMANDS.items() if not hasattr(command, "
 
 
 def test_the_commands_are_all_there():
-    assert {words[0] for words in LEAVES} >= {"train", "evaluate", "predict", "runs", "doctor", "demo", "data"}
+    assert {words[0] for words in LEAVES} >= {
+        "train",
+        "evaluate",
+        "predict",
+        "runs",
+        "doctor",
+        "demo",
+        "data",
+        "report",
+    }
 
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)

@@ -11,6 +11,7 @@ from deepbilevel.cli.demo import demo
 from deepbilevel.cli.doctor import doctor
 from deepbilevel.cli.evaluate import evaluate
 from deepbilevel.cli.predict import predict
+from deepbilevel.cli.report import report
 from deepbilevel.cli.runs import runs
 from deepbilevel.cli.train import train
 
@@ -25,6 +26,7 @@ app.command()(compare)
 app.command()(evaluate)
 app.command()(predict)
 app.add_typer(runs, name="runs")
+app.command()(report)
 app.add_typer(data, name="data")
 app.command()(doctor)
 

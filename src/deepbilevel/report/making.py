@@ -1,0 +1,157 @@
+"""A report from beginning to end: records are read, put together, drawn and written. Same records, same bytes."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepbilevel.replacement import replacing, write_text
+from deepbilevel.report.drawing import draw_figure
+from deepbilevel.report.figures import Figure
+from deepbilevel.report.page import Section, make_page
+from deepbilevel.report.pictures import load_converter, to_pdf, to_png
+from deepbilevel.report.records import Problem, Records, RunRecord, Sweep, read_records
+from deepbilevel.report.result_figures import result_figures
+from deepbilevel.report.run_figures import Setting, run_figure, settings_of
+from deepbilevel.report.summaries import count_statuses, distinct
+from deepbilevel.report.tables import loose_table, results_csv, results_table, runs_table, table_csv
+
+FIGURES, TABLES, PAGE = "figures", "tables", "index.html"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a report consists of.
+
+    Attributes:
+        problems: files that were passed over; the page names them, too.
+        pictures: whether PNG and PDF were made; they take an optional package.
+    """
+
+    page: Path
+    num_sweeps: int
+    num_runs: int
+    num_figures: int
+    num_tables: int
+    problems: tuple[Problem, ...]
+    pictures: bool
+
+
+def make_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Made:
+    """Make a report of all records under ``folder`` in ``out``, ``folder/report`` unless told."""
+    folder = Path(folder)
+    records = read_records(folder)
+    out = folder / "report" if out is None else Path(out)
+    sections, tables = _put_together(records)
+    figures = [figure for section in sections for figure in _figures_of(section)]
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"out {out} is a file; name a folder")
+    for place in (out / FIGURES, out / TABLES):
+        place.mkdir(parents=True, exist_ok=True)
+    pictures = _write_figures(figures, out / FIGURES)
+    for slug, text in tables.items():
+        write_text(out / TABLES / f"{slug}.csv", text)
+    endings = ("svg", "png", "pdf") if pictures else ("svg",)
+    files = {figure.slug: [f"{FIGURES}/{figure.slug}.{ending}" for ending in endings] for figure in figures}
+    files |= {slug: [f"{TABLES}/{slug}.csv"] for slug in tables}
+    page = out / PAGE
+    write_text(page, make_page(sections, records.problems, files))
+    return Made(page, len(records.sweeps), len(records.runs), len(figures), len(tables), records.problems, pictures)
+
+
+def _write_figures(figures: Iterable[Figure], folder: Path) -> bool:
+    converter = load_converter()
+    for figure in figures:
+        svg = draw_figure(figure)
+        write_text(folder / f"{figure.slug}.svg", svg)
+        if converter is not None:
+            for ending, convert in (("png", to_png), ("pdf", to_pdf)):
+                with replacing(folder / f"{figure.slug}.{ending}") as stream:
+                    stream.write(convert(converter, svg))
+    return converter is not None
+
+
+def _figures_of(section: Section) -> list[Figure]:
+    return [*section.figures, *(figure for _, figure in section.training)]
+
+
+def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
+    sections: list[Section] = []
+    tables: dict[str, str] = {}
+    slugs: set[str] = {"problems", "main"}
+    for sweep in records.sweeps:
+        section = _sweep_section(sweep, _slug(sweep.name, slugs), records.runs)
+        sections.append(section)
+        tables[section.slug] = results_csv(sweep)
+        tables[f"{section.slug}-runs"] = table_csv(section.every_run)
+    if records.loose:
+        section = _loose_section(records.loose, _slug("runs", slugs))
+        sections.append(section)
+        tables[f"{section.slug}-runs"] = table_csv(section.every_run)
+    return sections, tables
+
+
+def _sweep_section(sweep: Sweep, slug: str, runs: Mapping[str, RunRecord]) -> Section:
+    own = [run for cell in sweep.cells for run in cell.runs]
+    metric = next((runs[run.id].metric for run in own if run.id is not None and run.id in runs), "accuracy")
+    state = ", ".join(f"{count} {status}" for status, count in count_statuses(own).items()) or "no runs"
+    facts = [
+        ("Runs", state),
+        ("Scale", sweep.scale),
+        ("Reduced", sweep.reduced),
+        ("Last change", sweep.updated),
+    ]
+    series = distinct(cell.row for cell in sweep.cells)
+    training = [
+        (setting.title, run_figure(setting, series, f"{sweep.title}, training", f"{slug}-training-{number}"))
+        for number, setting in enumerate(settings_of(sweep, runs), start=1)
+    ]
+    lost = sum(run.status == "done" and run.id not in runs for run in own)
+    return Section(
+        slug=slug,
+        title=sweep.title,
+        about=sweep.about,
+        state=state,
+        facts=tuple((name, text) for name, text in facts if text),
+        results=results_table(sweep),
+        every_run=runs_table(sweep),
+        figures=tuple(result_figures(sweep, slug, metric)),
+        training=tuple(training),
+        remarks=(f"No training curves of {lost} finished runs: their record.json was not found.",) if lost else (),
+    )
+
+
+def _loose_section(runs: Iterable[RunRecord], slug: str) -> Section:
+    runs = list(runs)
+    series = distinct(run.settings for run in runs)
+    firsts = [next(run for run in runs if run.settings == settings) for settings in series]
+    shared = Counter(run.name for run in firsts)
+    names = [run.name if shared[run.name] == 1 else f"{run.name} ({run.id[:6]})" for run in firsts]
+    setting = Setting("", tuple((series.index(run.settings), run) for run in runs if run.history))
+    training = [("", run_figure(setting, names, "Training", f"{slug}-training", "Runs"))] if setting.runs else []
+    statuses = distinct(run.status for run in runs)
+    state = ", ".join(f"{sum(run.status == status for run in runs)} {status}" for status in statuses)
+    return Section(
+        slug=slug,
+        title="Runs that belong to no sweep",
+        about="",
+        state=state,
+        facts=(("Runs", state),),
+        results=None,
+        every_run=loose_table(runs),
+        figures=(),
+        training=tuple(training),
+    )
+
+
+def _slug(name: str, taken: set[str]) -> str:
+    """Return a name that is safe in addresses and on disks, and used once."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "sweep"
+    slug, number = plain, 1
+    while slug in taken:
+        number += 1
+        slug = f"{plain}-{number}"
+    taken.add(slug)
+    return slug

@@ -1,0 +1,157 @@
+"use strict";
+// Figures are drawn already; this script shows and hides their parts, and reads values out of them.
+(() => {
+  const root = document.documentElement;
+  const tip = document.getElementById("tip");
+  let reading = null; // the point whose value is shown
+
+  const theme = document.getElementById("theme");
+  const wear = (value) => {
+    if (value === "system") delete root.dataset.theme;
+    else root.dataset.theme = value;
+  };
+  theme.addEventListener("change", () => wear(theme.value));
+  wear(theme.value);
+
+  for (const explorer of document.querySelectorAll(".explorer")) {
+    const form = explorer.querySelector("form");
+    const inputs = (name) => [...form.querySelectorAll(`input[name="${name}"]`)];
+    const checked = (name) => {
+      const all = inputs(name);
+      return all.length ? new Set(all.filter((input) => input.checked).map((input) => input.value)) : null;
+    };
+    const update = () => {
+      const series = checked("series");
+      const seeds = checked("seed");
+      const panels = checked("panel");
+      const setting = form.querySelector("select[name=setting]");
+      for (const mark of explorer.querySelectorAll("figure [data-series]")) {
+        const { series: mine, seed } = mark.dataset;
+        const wanted = (!series || series.has(mine)) && (!seeds || seed === undefined || seeds.has(seed));
+        mark.classList.toggle("off", !wanted);
+      }
+      for (const panel of explorer.querySelectorAll("figure [data-panel]")) {
+        const empty = !panel.querySelector(".line:not(.off), .dot:not(.off)");
+        panel.hidden = empty || (panels !== null && !panels.has(panel.dataset.panel));
+      }
+      for (const figure of explorer.querySelectorAll("figure[data-setting]")) {
+        figure.hidden = setting !== null && figure.dataset.setting !== setting.value;
+      }
+      leave();
+    };
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("change", update);
+    for (const button of form.querySelectorAll("button[data-set]")) {
+      button.addEventListener("click", () => {
+        for (const input of inputs("series")) input.checked = button.dataset.set === "all";
+        update();
+      });
+    }
+    update();
+  }
+
+  // All points of a panel that can be read, in its own coordinates.
+  function pointsOf(svg) {
+    const found = [];
+    for (const mark of svg.querySelectorAll(".line[data-x], .dot")) {
+      if (mark.classList.contains("off")) continue;
+      if (mark.classList.contains("dot")) {
+        found.push({ mark, x: +mark.dataset.cx, y: +mark.dataset.cy, text: mark.dataset.tip });
+        continue;
+      }
+      const places = mark.getAttribute("d").slice(1).split("L").map((pair) => pair.split(",").map(Number));
+      const xs = mark.dataset.x.split(" ");
+      const ys = mark.dataset.y.split(" ");
+      xs.forEach((x, i) => {
+        const value = `${Number(Number(ys[i]).toPrecision(4))}${svg.dataset.unit}`;
+        const text = `${mark.dataset.label} · ${svg.dataset.across} ${x} · ${svg.dataset.what} ${value}`;
+        found.push({ mark, x: places[i][0], y: places[i][1], text });
+      });
+    }
+    return found;
+  }
+
+  function leave() {
+    if (reading === null) return;
+    reading.svg.classList.remove("reading");
+    reading.point.mark.classList.remove("near");
+    reading.ring.remove();
+    tip.textContent = "";
+    reading = null;
+  }
+  function read(svg, point) {
+    leave();
+    const ring = document.createElementNS("http://www.w3.org/2000/svg", "circle");
+    ring.setAttribute("class", "cursor");
+    ring.setAttribute("cx", point.x);
+    ring.setAttribute("cy", point.y);
+    ring.setAttribute("r", 7);
+    svg.append(ring);
+    svg.classList.add("reading");
+    point.mark.classList.add("near");
+    tip.textContent = point.text;
+    reading = { svg, point, ring };
+    place();
+  }
+  function place() {
+    if (reading === null) return;
+    const at = reading.ring.getBoundingClientRect();
+    const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
+    const above = at.top - tip.offsetHeight - 8;
+    tip.style.left = `${Math.max(8, Math.min(at.left - tip.offsetWidth / 2, room))}px`;
+    tip.style.top = `${above > 4 ? above : at.bottom + 8}px`;
+  }
+  function nearest(svg, event) {
+    const here = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+    let best = null;
+    let least = 40 ** 2;
+    for (const point of pointsOf(svg)) {
+      const apart = (point.x - here.x) ** 2 + (point.y - here.y) ** 2;
+      if (apart < least) [best, least] = [point, apart];
+    }
+    return best;
+  }
+  // From point to point along a series, and from series to series at the same place.
+  function step(svg, key) {
+    const all = pointsOf(svg);
+    if (!all.length) return null;
+    const now = reading && reading.svg === svg ? reading.point : null;
+    if (now === null) return all[0];
+    const marks = [...new Set(all.map((point) => point.mark))];
+    const lone = marks.length === all.length; // dots: each is a series of its own
+    const own = lone ? all : all.filter((point) => point.mark === now.mark);
+    if (lone || key === "ArrowLeft" || key === "ArrowRight") {
+      const i = own.findIndex((point) => point.mark === now.mark && point.x === now.x && point.y === now.y);
+      const next = i + (key === "ArrowRight" || key === "ArrowDown" ? 1 : -1);
+      return own[Math.max(0, Math.min(own.length - 1, next))];
+    }
+    const place = marks.indexOf(now.mark) + (key === "ArrowDown" ? 1 : marks.length - 1);
+    const other = all.filter((point) => point.mark === marks[place % marks.length]);
+    return other.reduce((a, b) => (Math.abs(b.x - now.x) < Math.abs(a.x - now.x) ? b : a));
+  }
+  for (const svg of document.querySelectorAll(".panel svg")) {
+    const follow = (event) => {
+      const point = nearest(svg, event);
+      if (point) read(svg, point);
+      else leave();
+    };
+    svg.addEventListener("pointermove", follow);
+    svg.addEventListener("pointerdown", follow);
+    svg.addEventListener("pointerleave", leave);
+    svg.addEventListener("blur", leave);
+    svg.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") leave();
+      if (!event.key.startsWith("Arrow")) return;
+      event.preventDefault();
+      const point = step(svg, event.key);
+      if (point) read(svg, point);
+    });
+  }
+  addEventListener("scroll", place, { passive: true }); // a figure that gets the focus scrolls into view
+
+  // On paper nothing can be unfolded.
+  addEventListener("beforeprint", () => {
+    leave();
+    for (const part of document.querySelectorAll("details")) part.open = true;
+  });
+})();

@@ -1,0 +1,163 @@
+"""Figures show what the records say, in the paper's form."""
+
+from statistics import mean, stdev
+from xml.etree import ElementTree
+
+import pytest
+
+from deepbilevel.report.drawing import draw_figure
+from deepbilevel.report.looks import DARK, LIGHT, NUM_COLOURS, dash, marker
+from deepbilevel.report.records import read_records
+from deepbilevel.report.result_figures import result_figures
+from deepbilevel.report.run_figures import MOST_SHOWN, run_figure, settings_of
+from deepbilevel.report.scales import along, linear, over_values
+from tests.report.written import HOSTILE, not_done, write_everything, write_run, write_sweep
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return read_records(write_everything(tmp_path_factory.mktemp("records")))
+
+
+def figures_of(records, name):
+    return result_figures(sweep_of(records, name), name, "accuracy")
+
+
+def sweep_of(records, name):
+    return next(sweep for sweep in records.sweeps if sweep.name == name)
+
+
+def training_of(records, name, number=0):
+    sweep = sweep_of(records, name)
+    series = list(dict.fromkeys(cell.row for cell in sweep.cells))
+    return run_figure(settings_of(sweep, records.runs)[number], series, "t", "t")
+
+
+def test_accuracy_is_drawn_against_what_was_varied(records):
+    (figure,) = figures_of(records, "noise")
+    assert figure.series == ("SGD", "bilevel")
+    train, test = figure.panels
+    assert (train.key, test.key) == ("train", "test")
+    assert train.y == test.y
+    sgd, bilevel = test.curves
+    assert sgd.xs == (0, 20, 40, 50, 60)
+    assert bilevel.xs == (0, 20, 40, 50, 60, 80)
+    runs = sweep_of(records, "noise").cells[1].runs
+    dot = next(dot for dot in test.dots if dot.series == 1 and dot.x == 0 and dot.look == "full")
+    assert (dot.y, dot.y_deviation) == (
+        mean(run.figures["test"] for run in runs),
+        stdev(run.figures["test"] for run in runs),
+    )
+
+
+def test_published_points_are_drawn_where_there_are_any(records):
+    train, test = figures_of(records, "noise")[0].panels
+    assert not [dot for dot in train.dots if dot.look == "paper"]
+    assert [dot.x for dot in test.dots if dot.look == "paper"] == [0, 20, 40, 50, 60, 80]
+    assert all(dot.series == 1 for dot in test.dots if dot.look == "paper")
+
+
+def test_a_point_that_is_missing_is_told(records):
+    assert "Not drawn: SGD at label noise 80 % (missing)." in figures_of(records, "noise")[0].about
+    noisy = figures_of(records, "table1")[1]
+    assert noisy.panels[0].row_labels[0] == "SGD: failed"
+    assert not [dot for dot in noisy.panels[0].dots if dot.series == 0 and dot.look != "paper"]
+
+
+def test_a_comparison_shows_last_and_best_and_what_was_memorised(records):
+    (figure,) = figures_of(records, "compare")
+    test, train, scatter = figure.panels
+    assert [dot.look for dot in test.dots[:2]] == ["full", "hollow"]
+    assert all(dot.x_deviation is not None for dot in test.dots)
+    assert len(test.dots) == 2 * len(train.dots) == 2 * len(scatter.dots) == 28
+    assert not [key for key in figure.keys if key[0] == "paper"]
+
+
+def test_training_curves_are_those_of_the_records(records):
+    figure = training_of(records, "noise", 3)
+    panels = {panel.key: panel for panel in figure.panels}
+    assert list(panels) == ["test", "train", "train_clean", "negative_share", "loss", "weights"]
+    run = records.runs[sweep_of(records, "noise").cells[7].runs[1].id]
+    curve = next(c for c in panels["test"].curves if c.series == 1 and c.seed == 1)
+    assert curve.xs == (2, 4, 6, 8, 10)
+    assert curve.ys == tuple(row["test"] for row in run.history if "test" in row)
+    assert {c.series for c in panels["negative_share"].curves} == {1}
+    assert panels["negative_share"].curves[1].ys == tuple(100 * row["negative_share"] for row in run.history)
+    wide = next(b for b in panels["weights"].bands if b.seed == 1 and b.look == "wide")
+    assert wide.lows == tuple(row["weight_p5"] for row in run.history)
+    assert wide.highs == tuple(row["weight_p95"] for row in run.history)
+
+
+def test_of_many_methods_the_first_and_the_best_are_shown_first(records):
+    figure = training_of(records, "compare")
+    assert figure.shown == {0, *range(14 - MOST_SHOWN + 1, 14)}
+    assert [panel.key for panel in figure.panels if panel.key == "shared"] == ["shared"]
+
+
+def test_a_figure_with_a_column_per_point_is_one_figure(tmp_path):
+    runs = [{**not_done(0, "done"), "figures": {"test": 50.0, "train": 60.0}}]
+    cells = [{"row": "a", "column": f"mu {x}", "x": x, "published": None, "runs": runs} for x in (0, 0.001, 0.1, 10)]
+    write_sweep(tmp_path, "mu", axis={"name": "mu", "unit": ""}, cells=cells)
+    (figure,) = figures_of(read_records(tmp_path), "mu")
+    assert figure.panels[1].curves[0].xs == (0, 0.001, 0.1, 10)
+    assert figure.panels[1].x_label == "mu, not to scale"
+
+
+@pytest.mark.parametrize("values", [[], [50.0], [0.0], [0.0, 100.0], [99.99, 100.0], [-1e-7, 1e-7], [50, 50 + 1e-11]])
+def test_a_scale_holds_its_values(values):
+    scale = linear(values)
+    assert len(scale.ticks) >= 2
+    assert all(0 <= scale.share(value) <= 1 for value in values)
+    assert len({label for _, label in scale.ticks}) == len(scale.ticks)
+
+
+@pytest.mark.parametrize("make", [along, over_values])
+@pytest.mark.parametrize("values", [[1.0], [1.0, 2.0], [1.0, 200.0], [0.0, 0.01, 1.0, 1000.0]])
+def test_every_value_has_a_place(make, values):
+    shares = [make(values).share(value) for value in values]
+    assert shares == sorted(set(shares))
+    assert all(0 <= share <= 1 for share in shares)
+
+
+def luminance(colour):
+    def channel(value):
+        return value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4
+
+    red, green, blue = (channel(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_contrast_is_that_of_wcag(colours):
+    for name in ("ink", "soft", "accent", "bad"):
+        assert min(contrast(colours[name], colours[ground]) for ground in ("paper", "raised")) >= 4.5
+    for name in ("edge", *(f"s{i}" for i in range(NUM_COLOURS))):
+        assert contrast(colours[name], colours["paper"]) >= 3
+
+
+def test_series_differ_in_more_than_colour():
+    looks = {(n % NUM_COLOURS, dash(n), marker(n, 0, 0, "full")) for n in range(28)}
+    assert len(looks) == 28
+    assert len({dash(n) for n in range(4)}) == len({dash(n) for n in (0, 7, 14, 21)}) == 4
+    assert len({marker(n, 0, 0, "full") for n in range(5)}) == 5
+
+
+def test_a_file_is_sound_xml_whatever_a_record_says(tmp_path):
+    record = write_run(tmp_path, HOSTILE, 0, 90, 60, 4, "bilevel")
+    run = {**not_done(0, "done"), "id": record["id"], "figures": {"test": 1.0, "train": 2.0}}
+    cells = [{"row": HOSTILE, "column": HOSTILE, "x": None, "published": None, "runs": [run]}]
+    write_sweep(tmp_path, "x", title=HOSTILE, cells=cells)
+    records = read_records(tmp_path)
+    for figure in (*figures_of(records, "x"), training_of(records, "x")):
+        root = ElementTree.fromstring(draw_figure(figure))
+        assert HOSTILE in root.find(f"{SVG}title").text
+        assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+            *("svg", "title", "desc", "style", "rect", "g", "path", "text", "circle")
+        }

@@ -1,0 +1,180 @@
+"""`deepbilevel report` as its user runs it: files that are whole, the same every time, and harmless."""
+
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+from typer.testing import CliRunner
+
+from deepbilevel.cli.app import app
+from deepbilevel.report import make_report, pictures
+from tests.report.written import HOSTILE, not_done, write_ablations, write_everything, write_run, write_sweep
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = write_everything(tmp_path_factory.mktemp("records"))
+    return make_report(folder)
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class Reader(HTMLParser):
+    """What a browser would make of a page: tags with their attributes, ids, and the text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_every_figure_and_table_is_a_file(made):
+    out = made.page.parent
+    assert made.page.name == "index.html"
+    svg = {path.stem for path in (out / "figures").glob("*.svg")}
+    assert len(svg) == made.num_figures == 13
+    assert svg >= {"table1-results-1", "table1-results-2", "noise-results-1", "compare-training-1"}
+    assert {p.stem for p in (out / "figures").glob("*.png")} == {p.stem for p in (out / "figures").glob("*.pdf")} == svg
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in (out / "figures").glob("*.png"))
+    assert all(p.read_bytes().startswith(b"%PDF") for p in (out / "figures").glob("*.pdf"))
+    assert {p.name for p in (out / "tables").iterdir()} == {
+        f"{name}{part}.csv" for name in ("table1", "noise", "compare") for part in ("", "-runs")
+    }
+
+
+def test_the_same_records_give_the_same_bytes(made, tmp_path):
+    again = make_report(made.page.parents[1], tmp_path / "again")
+    assert contents(again.page.parent) == contents(made.page.parent)
+
+
+def test_the_page_needs_nothing_but_itself(made):
+    page = Reader(made.page.read_text(encoding="utf-8"))
+    loading = {"link", "img", "iframe", "object", "embed", "source", "video", "audio", "base"}
+    assert not loading & {tag for tag, _ in page.tags}
+    assert not [attributes for tag, attributes in page.tags if tag == "script" and attributes]
+    text = made.page.read_text(encoding="utf-8")
+    assert "url(" not in text
+    assert "@import" not in text
+    targets = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    ids = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    for target in targets:
+        if target.startswith("#"):
+            assert target[1:] in ids
+        else:
+            assert (made.page.parent / target).is_file()
+
+
+def test_ids_are_unique_and_headers_say_what_they_head(made):
+    page = Reader(made.page.read_text(encoding="utf-8"))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert all(attributes.get("scope") for tag, attributes in page.tags if tag == "th")
+    assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in page.tags}
+    named = [attributes for _, attributes in page.tags if attributes.get("role") == "img"]
+    assert named
+    assert all(attributes["aria-label"] for attributes in named)
+
+
+def test_a_strangers_text_stays_text(tmp_path):
+    record = write_run(tmp_path, HOSTILE, 0, 90, 60, 4, "bilevel")
+    published = {"train": 1, "test": 2, "gap": 3, "note": HOSTILE}
+    done = {**not_done(0, "done"), "id": record["id"], "figures": {"test": 1.0, "train": 2.0, "best": 3.0}}
+    cell = {"row": HOSTILE, "column": HOSTILE, "published": published, "runs": [done, not_done(1, "failed", HOSTILE)]}
+    changes = {"title": HOSTILE, "about": HOSTILE, "scale": HOSTILE, "reduced": HOSTILE, "updated": HOSTILE}
+    write_sweep(tmp_path, "table", cells=[{**cell, "x": None}], **changes)
+    write_sweep(tmp_path, "curve", cells=[{**cell, "x": 1}], axis={"name": HOSTILE, "unit": HOSTILE}, **changes)
+    write_sweep(tmp_path, "kind", kind=HOSTILE)
+    write_run(tmp_path, HOSTILE + "2", 0, 90, 60, 4)
+    page = Reader(make_report(tmp_path).page.read_text(encoding="utf-8"))
+    assert "img" not in {tag for tag, _ in page.tags}
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    assert page.text.count(HOSTILE) > 10
+
+
+def test_names_of_sweeps_lead_nowhere_else(tmp_path):
+    for file, name in (("a", "../../up"), ("b", "UP"), ("c", "Ünï/code"), ("d", ""), ("e", "problems")):
+        path = write_sweep(tmp_path, file, name=name)
+        assert path.parent == tmp_path
+    made = make_report(tmp_path)
+    assert {p.name for p in (made.page.parent / "tables").iterdir()} == {
+        f"{slug}{part}.csv" for slug in ("up", "up-2", "n-code", "sweep", "problems-2") for part in ("", "-runs")
+    }
+    assert {path.name for path in tmp_path.iterdir()} == {*(f"sweep-{file}.json" for file in "abcde"), "report"}
+
+
+def test_the_command_names_what_it_could_not_read_and_makes_the_rest(tmp_path):
+    write_ablations(tmp_path)
+    (tmp_path / "sweep-cut.json").write_text("{")
+    result = CliRunner().invoke(app, ["report", str(tmp_path), "--out", str(tmp_path / "elsewhere")])
+    assert result.exit_code == 0, result.output
+    assert "not read: sweep-cut.json: Expecting property name" in result.stderr
+    assert "1 sweeps and 20 runs" in result.stdout
+    page = (tmp_path / "elsewhere" / "index.html").read_text(encoding="utf-8")
+    assert "Files that could not be read" in page
+    assert "sweep-cut.json" in page
+    assert "Ablations on CIFAR-10" in page
+    assert not (tmp_path / "report").exists()
+
+
+def test_loose_runs_are_one_line_per_setting_and_seeds_lie_together(tmp_path):
+    for seed in (0, 1):
+        write_run(tmp_path, "alone", seed, 90, 60, 4)
+    write_run(tmp_path, "shared", 0, 90, 60, 4)
+    longer = write_run(tmp_path / "more", "shared", 1, 90, 60, 6)
+    page = Reader(make_report(tmp_path).page.read_text(encoding="utf-8"))
+    curves = [attributes["data-label"] for _, attributes in page.tags if "data-x" in attributes]
+    assert {"alone, seed 0", "alone, seed 1", f"shared ({longer['id'][:6]}), seed 1"} < set(curves)
+    boxes = [attributes for _, attributes in page.tags if attributes.get("name") == "series"]
+    assert len(boxes) == 3
+
+
+def test_an_empty_folder_gives_a_page_that_says_so(tmp_path):
+    assert "There are no records here yet." in make_report(tmp_path).page.read_text(encoding="utf-8")
+
+
+def test_a_folder_that_is_not_there_is_an_error_with_a_remedy(tmp_path):
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "nowhere")])
+    assert result.exit_code == 1
+    assert "is not a folder; name one that holds" in result.stderr
+
+
+def test_a_file_in_the_way_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "report").write_text("mine")
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "report is a file; name a folder" in result.stderr
+    assert (tmp_path / "report").read_text() == "mine"
+
+
+def test_without_the_extra_the_command_says_what_to_install(tmp_path, monkeypatch):
+    write_run(tmp_path, "only", 0, 90, 60, 4)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)  # how Python itself says that a module cannot be imported
+    assert pictures.load_converter() is None
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "for PNG and PDF run: pip install 'deepbilevel[report]'" in result.stderr
+    assert [path.suffix for path in (tmp_path / "report" / "figures").iterdir()] == [".svg"]
+    assert ".png" not in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_command_never_loads_torch(tmp_path):
+    write_run(tmp_path, "only", 0, 90, 60, 4)
+    code = f"""
+import sys
+from typer.testing import CliRunner
+from deepbilevel.cli.app import app
+result = CliRunner().invoke(app, ["report", {str(tmp_path)!r}])
+assert result.exit_code == 0, result.output
+assert not {{"torch", "numpy"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
