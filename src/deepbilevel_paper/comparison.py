@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from deepbilevel.methods import LabelSmoothing, Mixup, SoftBootstrap
+from deepbilevel.methods import AuxiliaryImages, LabelSmoothing, Mixup, NoiseLayer, SelfPaced, SoftBootstrap
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel_paper.experiment import Cell, Experiment
 from deepbilevel_paper.published import COMPARISON_40
@@ -22,6 +22,9 @@ _NOISE_RATE = 0.4
 _ROWS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "Reed et al.": {"loss": SoftBootstrap()},
+        "Goldberger et al.": {"loss": NoiseLayer()},
+        "Azadi et al.": {"loss": AuxiliaryImages()},
+        "Jiang et al. (MentorNet)": {"loss": SelfPaced()},
         "Zhang et al. (mixup)": {"mixing": Mixup()},
         "SGD": {},
         "Dropout, keep 0.3": {"network": NetworkSpec(_NETWORK, dropout=0.7)},
@@ -52,6 +55,8 @@ COMPARISON = (
         assumes=(
             "optimizer, schedule, weight decay and epochs are those of mixup's published code, groups 8 x 16",
             "every row is trained with PreAct ResNet-18; in the paper the first four are others' results and networks",
+            "Goldberger et al. is their simple layer, Jiang et al. their predefined curriculum; Azadi et al. had clean "
+            "images beside the noisy ones, here the mini-batch's own take their place",
             "Reed et al. is their soft bootstrapping, with 0.95 of the given label",
             "mixup has alpha 1",
             "dropout stands before the last layer; 'p = 0.3' is what is kept",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from deepbilevel.choice import choose
+from deepbilevel.methods import ObjectiveSpec
 from deepbilevel.run_references import referred_run
 from deepbilevel.training.defaults import default_spec
 from deepbilevel.training.schedules import Exponential
@@ -65,7 +66,7 @@ class Scale:
         return replace(
             spec,
             data=replace(spec.data, limit=images, test_limit=min(reduction.test_images, tested_images(spec.data))),
-            epochs=max(1, round(reduction.epochs * spec.epochs)),
+            epochs=max(_least_epochs(spec), round(reduction.epochs * spec.epochs)),
             schedule=_per_image(spec.schedule, share) if isinstance(spec.schedule, Exponential) else spec.schedule,
             evaluate_every=reduction.evaluate_every or spec.evaluate_every,
         )
@@ -95,6 +96,10 @@ class Scale:
         if self.made_data:
             parts.append("on made images")
         return ", ".join(parts)
+
+
+def _least_epochs(spec: RunSpec) -> int:
+    return 2 if isinstance(spec.loss, ObjectiveSpec) else 1  # what warms up needs an epoch for it, and one after
 
 
 _SMALL = ("cifarnet", "inception")

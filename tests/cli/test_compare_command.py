@@ -98,7 +98,7 @@ def test_an_interrupted_command_ends_with_130_and_says_that_it_goes_on(history):
     assert "the same command goes on" in history["interrupted errors"]
     flat = [status for each in statuses(history["interrupted"]).values() for status in each]
     assert "done" in flat
-    assert {"waiting", "interrupted"} & set(flat)
+    assert {"missing", "interrupted"} & set(flat)
     assert "running" not in flat
 
 

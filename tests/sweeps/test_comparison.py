@@ -145,7 +145,7 @@ def test_the_table_has_a_row_per_method_and_tells_of_failures():
     assert rows == [
         ["sgd", "2", "82.00 ± 2.83", "87.00 ± 2.83", "60.00 ± 0.00", "70.00 ± 0.00", "-22.00 ± 2.83", "3.00 ± 0.00"],
         ["bilevel", "1 of 2, 1 failed", "90.00", "95.00", "60.00", "70.00", "-30.00", "3.00"],
-        ["uniform", "0 of 2, 1 interrupted, 1 waiting", *["-"] * 6],
+        ["uniform", "0 of 2, 1 interrupted, 1 missing", *["-"] * 6],
     ]
     assert list_doubts(record) == ["bilevel, seed 1 failed: the loss is nan"]
     lines = to_markdown(record).splitlines()

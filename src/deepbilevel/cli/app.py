@@ -12,6 +12,7 @@ from deepbilevel.cli.doctor import doctor
 from deepbilevel.cli.evaluate import evaluate
 from deepbilevel.cli.predict import predict
 from deepbilevel.cli.report import report
+from deepbilevel.cli.reproduce import reproduce
 from deepbilevel.cli.runs import runs
 from deepbilevel.cli.train import train
 
@@ -26,6 +27,7 @@ app.command()(compare)
 app.command()(evaluate)
 app.command()(predict)
 app.add_typer(runs, name="runs")
+app.command()(reproduce)
 app.command()(report)
 app.add_typer(data, name="data")
 app.command()(doctor)

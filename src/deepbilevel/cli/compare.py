@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from deepbilevel.sweeps.sweep import Sweep
 
 _USUAL_METHODS = "sgd,uniform,random,bilevel,cross-validated"
-_WIDE, _NARROW_FIGURE = 120, 8
 
 
 def compare(
@@ -113,6 +112,7 @@ def _run(
 
 
 def _print_result(record: dict[str, Any], files: dict[str, str], *, markdown: bool, as_json: bool) -> None:
+    from deepbilevel.cli.tables import print_table
     from deepbilevel.sweeps.table import describe, list_doubts, make_table, to_markdown
 
     if as_json:
@@ -123,7 +123,7 @@ def _print_result(record: dict[str, Any], files: dict[str, str], *, markdown: bo
         typer.echo(to_markdown(record))
         return
     titles, rows = make_table(record)
-    _print_table(titles, rows, caption=describe(record))
+    print_table(titles, rows, caption=describe(record))
     for doubt in list_doubts(record):
         typer.echo(f"note: {doubt}")
     typer.echo("\n".join(f"{name}: {path}" for name, path in files.items()))
@@ -140,6 +140,7 @@ def _print_runs(comparison: "Sweep", *, as_json: bool) -> None:
 
 
 def _print_list(*, as_json: bool) -> None:
+    from deepbilevel.cli.tables import print_table
     from deepbilevel.sweeps.named_methods import GROUPS, METHODS
 
     if as_json:
@@ -149,24 +150,4 @@ def _print_list(*, as_json: bool) -> None:
     rows = [[name, each.group, each.description] for name, each in METHODS.items()]
     described = "; ".join(f"{name}: {what}" for name, what in GROUPS.items())
     caption = f"A group stands for its methods, and all for everything. {described}"
-    _print_table(["name", "group", "what it is"], rows, caption=caption, numbers=False)
-
-
-def _print_table(titles: list[str], rows: list[list[str]], *, caption: str, numbers: bool = True) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console()
-    table = Table(*titles, caption=escape(caption), caption_justify="left", box=box.SIMPLE_HEAD, padding=0)
-    for column in table.columns:
-        column.overflow = "fold"
-    for column in table.columns[1:] if numbers else []:
-        column.justify = "right"
-    if numbers and console.width < _WIDE:  # mean above spread: so all figures of a method fit 80 columns
-        for column in table.columns[2:]:
-            column.max_width = _NARROW_FIGURE
-    for row in rows:
-        table.add_row(*map(escape, row))
-    console.print(table)
+    print_table(["name", "group", "what it is"], rows, caption=caption, numbers=())

@@ -78,7 +78,7 @@ class Sweep:
 
     def trials(self, wanted: Callable[[Cell], bool] = lambda cell: True) -> list[Trial]:
         """Return the runs of the cells that are wanted, seed by seed: after the first there is something to look at."""
-        cells = [cell for cell in self.cells if wanted(cell)]
+        cells = [cell for cell in self.cells if cell.specs and wanted(cell)]
         several = len({cell.column for cell in cells}) > 1
         trials: list[Trial] = []
         for number, seed in enumerate(self.seeds):
@@ -87,8 +87,8 @@ class Sweep:
                 if cell.x is not None:
                     place += f", {cell.x:g}"
                 tags = {"row": cell.row, "column": cell.column, "x": cell.x, "seed": seed}
-                before = [Trial(f"{spec.name}, seed {seed}", spec, {"seed": seed}) for spec in cell.before]
-                trials += [*(each for each in before if each.spec.seed == seed)]
+                before = [spec for spec in cell.before if spec.seed == seed]
+                trials += [Trial(f"{spec.name}, seed {seed}", spec, {"seed": seed}) for spec in before]
                 trials.append(Trial(f"{place}, seed {seed}", cell.specs[number], tags))
         return trials
 
@@ -140,7 +140,7 @@ def _run(outcome: Outcome | None, spec: RunSpec) -> dict[str, Any]:
         "seed": spec.seed,
         "id": spec.id,
         "folder": f"{spec.name}-{spec.id}",
-        "status": "missing" if outcome is None else outcome.status,
+        "status": "missing" if outcome is None or outcome.status == "waiting" else outcome.status,
         "error": None if outcome is None else outcome.error,
         "figures": None if record is None else _figures(record),
         "images_seen": None if record is None else record["steps"] * spec.group.size,
@@ -172,17 +172,34 @@ def _summarize(runs: Sequence[Mapping[str, float | None]]) -> dict[str, dict[str
 class Recorder(Watcher):
     """Keeps the record of a sweep in its file up to date.
 
+    Args:
+        sweep: what is recorded.
+        out: the folder of the record.
+        find_finished: returns the record of a run that was finished earlier, for cells that are not run today.
+
     Attributes:
         record: as it was last written.
     """
 
-    def __init__(self, sweep: Sweep, out: Path) -> None:
+    def __init__(
+        self,
+        sweep: Sweep,
+        out: Path,
+        *,
+        find_finished: Callable[[RunSpec], dict[str, Any] | None] = lambda spec: None,
+    ) -> None:
         self._sweep = sweep
+        self._earlier = [
+            Outcome(Trial(cell.row, spec), "done", record)
+            for cell in sweep.cells
+            for spec in cell.specs
+            if (record := find_finished(spec)) is not None
+        ]
         self.path = sweep.file(out, "json")
         self.record: dict[str, Any] = {}
 
     def changed(self, outcomes: Sequence[Outcome]) -> None:
         """See :class:`Watcher`."""
-        self.record = make_sweep_record(self._sweep, outcomes)
+        self.record = make_sweep_record(self._sweep, [*self._earlier, *outcomes])
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_text(self.path, json.dumps(self.record, indent=1) + "\n")

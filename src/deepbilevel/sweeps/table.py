@@ -21,6 +21,28 @@ def make_table(record: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     return ["method", "seeds", *(titles.get(name, name) for name in shown)], rows
 
 
+def make_table_beside(record: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows in which ours stands beside what is published, a row per cell."""
+    cells: Sequence[Mapping[str, Any]] = record["cells"]
+    varied = record["axis"] is not None
+    rows: list[list[str]] = []
+    for each in cells:
+        printed: Mapping[str, float | None] = each["published"] or {}
+        place = [each["row"], each["column"], *([_number(each["x"])] if varied else [])]
+        figures = [
+            text
+            for name in ("test", "train", "gap")
+            for text in (_cell(each["summary"][name]), _number(printed.get(name)))
+        ]
+        rows.append([*place, _seeds(each["runs"]) if each["runs"] else "none of ours", *figures])
+    titles = ["row", "column", *(["x"] if varied else []), "seeds"]
+    return [*titles, "test", "printed", "train", "printed", "gap", "printed"], rows
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
 def describe(record: Mapping[str, Any]) -> str:
     """Return what the figures are."""
     what = record["metric"] or "accuracy"

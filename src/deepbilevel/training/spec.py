@@ -7,6 +7,7 @@ its canonical JSON, so the same id is the same experiment.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 import torch
@@ -145,9 +146,8 @@ class RunSpec:
 
     def _check_images_fit(self) -> None:
         expected, given = NETWORKS[self.network.name].input_shape, self._image_shape()
-        image, number = torch.zeros(1, *given, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
         try:
-            seen = tuple(find_recipe(self.data.recipe).apply("test", image, indices=number, split="test").shape[1:])
+            seen = _shape_after(self.data.recipe, given)
             problem = f"gives {_times(seen)}" if seen != expected else None
         except ValueError as error:
             problem = f"cannot be had: {error}"
@@ -162,7 +162,7 @@ class RunSpec:
                 f"{self.data.recipe!r} {problem}; networks for these images, each with its recipe: {', '.join(fitting)}"
             )
 
-    def _image_shape(self) -> Sequence[int]:
+    def _image_shape(self) -> tuple[int, ...]:
         """Return the shape in which images reach the recipe."""
         if self.data.view is None:
             return self.data.entry.image_shape or (3, 0, 0)
@@ -187,6 +187,13 @@ class RunSpec:
     def matched(self) -> bool:
         """Whether the mini-batches of a group carry the same labels."""
         return self.method.matches if self.group.matched is None else self.group.matched
+
+
+@cache  # specs are made by the hundred
+def _shape_after(recipe: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape in which the network sees images of that shape."""
+    image, number = torch.zeros(1, *shape, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
+    return tuple(find_recipe(recipe).apply("test", image, indices=number, split="test").shape[1:])
 
 
 def _times(shape: Sequence[int]) -> str:

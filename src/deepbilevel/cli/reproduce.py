@@ -1,0 +1,169 @@
+"""``deepbilevel reproduce``: the paper's tables and figures, each by one command."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepbilevel.cli.messages import WRONG_USAGE, errors_as_messages
+from deepbilevel.cli.resolving import parse_seeds
+
+if TYPE_CHECKING:
+    from deepbilevel.sweeps.sweep import Cell, Sweep
+    from deepbilevel_paper import Experiment, Scale
+
+_LIST = "list"
+
+
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help="A name that `deepbilevel reproduce list` shows, or list.")],
+    scale: Annotated[str, typer.Option(help="paper, compact (evenings on two cores) or smoke (seconds).")] = "compact",
+    seeds: Annotated[str, typer.Option(help="One run of every cell per seed, as in 0-4 or 0,2,5.")] = "0",
+    rows: Annotated[list[str] | None, typer.Option("--row", help="Only rows with this text; may be repeated.")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option("--column", help="Only columns with this text; may be repeated.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many runs side by side.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of a run.")] = 1,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps; the fastest there is unless told.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes of a run that decode image files; 0: none.")] = 0,
+    data_dir: Annotated[
+        Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; smoke makes its own.")
+    ] = Path("data"),
+    out: Annotated[Path | None, typer.Option(help="The folder of runs and records; runs/SCALE unless told.")] = None,
+    probe: Annotated[bool, typer.Option(help="With list: measure how long runs take on this machine.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
+) -> None:
+    """Run an experiment of the paper beside the numbers it prints; the same command goes on where it was stopped.
+
+    Example: deepbilevel reproduce table1 --column CifarNet --seeds 0-1 --jobs 2
+    """
+    from deepbilevel.training.defaults import best_device
+    from deepbilevel_paper import EXPERIMENTS, find_experiment, find_scale
+    from deepbilevel_paper.sweep import make_sweep
+
+    with errors_as_messages(WRONG_USAGE):
+        size, numbers = find_scale(scale), parse_seeds(seeds)
+        fields = {"threads": threads, "device": device or best_device()}
+        if experiment == _LIST:
+            _print_list(list(EXPERIMENTS.values()), size, len(numbers), fields, data_dir, probe=probe)
+            return
+        chosen = find_experiment(experiment)
+        sweep = make_sweep(chosen, size, numbers, **fields)
+        wanted = _choose_cells(sweep, rows or [], columns or [])
+        if dry_run:
+            for trial in sweep.trials(wanted.__contains__):
+                typer.echo(f"{trial.label}: {trial.spec.name}-{trial.id}")
+            return
+        out = out or Path("runs") / size.name
+        data_dir = _find_data(chosen, size, data_dir, out)
+    _run(sweep, wanted, out, data_dir, jobs, workers, quiet=quiet, as_json=as_json)
+
+
+def _choose_cells(sweep: "Sweep", rows: list[str], columns: list[str]) -> "list[Cell]":
+    """Return the cells whose row and column hold one of the texts, whatever the case of letters."""
+
+    def holds(text: str, parts: list[str]) -> bool:
+        return not parts or any(part.lower() in text.lower() for part in parts)
+
+    found = [cell for cell in sweep.cells if cell.specs and holds(cell.row, rows) and holds(cell.column, columns)]
+    if not found:
+        known = {"rows": {cell.row for cell in sweep.cells}, "columns": {cell.column for cell in sweep.cells}}
+        listed = "; ".join(f"{name}: {', '.join(sorted(texts))}" for name, texts in known.items())
+        raise ValueError(f"no cell of {sweep.name} has --row {rows} and --column {columns}; there are {listed}")
+    return found
+
+
+def _find_data(experiment: "Experiment", scale: "Scale", data_dir: Path, out: Path) -> Path:
+    """Return the folder of the data; what is missing is told with the way to get it."""
+    from deepbilevel_paper.made_data import make_data
+    from deepbilevel_paper.needed_data import missing_data
+
+    if scale.made_data:
+        made = out / "made-data"
+        make_data(made, sorted({cell.spec.data.name for cell in experiment.cells(scale)}))
+        return made
+    missing = missing_data(experiment, data_dir)
+    if missing:
+        listed = "\n".join(f"  {each.name}: {each.remedy}" for each in missing)
+        raise FileNotFoundError(f"{experiment.name} needs data that is not in {data_dir}:\n{listed}")
+    return data_dir
+
+
+def _run(
+    sweep: "Sweep",
+    wanted: "list[Cell]",
+    out: Path,
+    data_dir: Path,
+    jobs: int,
+    workers: int,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    import json
+
+    from deepbilevel.cli.side_by_side import conclude, run_and_show
+    from deepbilevel.cli.tables import print_table
+    from deepbilevel.sweeps.local import LocalProcesses
+    from deepbilevel.sweeps.sweep import Recorder
+    from deepbilevel.sweeps.table import describe, list_doubts, make_table_beside
+
+    place = LocalProcesses(out, data_dir, workers=workers)
+    # Cells that are not wanted today may have been run before.
+    recorder = Recorder(sweep, out, find_finished=place.find_finished)
+    trials = sweep.trials(wanted.__contains__)
+    with errors_as_messages():
+        outcomes = run_and_show(trials, place, jobs, quiet=quiet, as_json=as_json, also=recorder)
+    record = recorder.record
+    if as_json:
+        typer.echo(json.dumps({"event": "reproduced", "record": str(recorder.path), "cells": record["cells"]}))
+    else:
+        shown = {(cell.row, cell.column) for cell in wanted}
+        cells = [each for each in record["cells"] if (each["row"], each["column"]) in shown or not each["runs"]]
+        titles, rows = make_table_beside({**record, "cells": cells})
+        print_table(titles, rows, caption=describe(record), numbers=range(2, len(titles)))
+        for doubt in list_doubts(record):
+            typer.echo(f"note: {doubt}")
+        typer.echo(f"record: {recorder.path}; a page of it all: deepbilevel report {out}")
+    raise typer.Exit(conclude(outcomes))
+
+
+def _print_list(
+    experiments: "list[Experiment]",
+    scale: "Scale",
+    num_seeds: int,
+    fields: dict[str, Any],
+    data_dir: Path,
+    *,
+    probe: bool,
+) -> None:
+    from rich.console import Console
+    from rich.progress import track
+
+    from deepbilevel.cli.tables import print_table
+    from deepbilevel_paper import runs_of
+    from deepbilevel_paper.estimate import Probe, sample_visits
+    from deepbilevel_paper.needed_data import missing_data
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepbilevel" / "speeds.json"
+    measured = Probe(cache)
+    rows: list[list[str]] = []
+    console = Console(stderr=True)
+    for each in track(experiments, "measuring", console=console, transient=True, disable=not probe):
+        specs = runs_of([cell.changed(**fields) for cell in each.cells(scale)], seeds=range(num_seeds))
+        hours = f"{measured.hours(specs):,.1f}" if probe else "-"
+        absent = [] if scale.made_data else [missing.name for missing in missing_data(each, data_dir)]
+        visits = f"{sum(map(sample_visits, specs)) / 1e6:,.2f}"
+        rows.append([each.name, each.title, each.where, str(len(specs)), visits, hours, ", ".join(absent) or "-"])
+    where = f"{fields['device']}, {fields['threads']} thread(s)"
+    print_table(
+        ["name", "what", "in the paper", "runs", "million visits", "hours", "data missing"],
+        rows,
+        caption=f"Scale {scale.name}: {scale.description}. {num_seeds} seed(s). Hours: one run after another on this "
+        f"machine ({where}), from a few timed steps; decoding of files is not in them.",
+        numbers=range(3, 6),
+    )

@@ -1,0 +1,89 @@
+"""``deepbilevel reproduce``: experiments by name, at a size, with real processes on made images."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SMOKE = ["clothing1m", "--scale", "smoke", "--row", "sgd", "--jobs", "2"]
+
+
+def run(*arguments, cwd, code=0, **environment):
+    result = subprocess.run(
+        [sys.executable, "-m", "deepbilevel", "reproduce", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment},
+        timeout=600,
+    )
+    assert result.returncode == code, result.stdout + result.stderr
+    return result
+
+
+@pytest.fixture(scope="module")
+def smoked(tmp_path_factory):
+    """Runs of which the second needs the network of the first."""
+    folder = tmp_path_factory.mktemp("smoke")
+    return folder, run(*SMOKE, cwd=folder)
+
+
+def test_an_experiment_runs_to_its_end_and_is_recorded_beside_what_is_printed(smoked):
+    folder, result = smoked
+    record = json.loads((folder / "runs/smoke/sweep-clothing1m-smoke.json").read_text())
+    status = {(cell["row"], cell["column"]): [run["status"] for run in cell["runs"]] for cell in record["cells"]}
+    assert status["SGD", "noisy labels"] == status["SGD", "then clean labels"] == ["done"]
+    assert status["Bilevel", "noisy labels"] == ["missing"]  # not asked for
+    assert status["Patrini et al.", "noisy labels"] == []
+    assert (record["scale"], record["kind"]) == ("smoke", "experiment")
+    assert "made images" in record["reduced"]
+    assert "69.8" in result.stdout  # printed by the paper
+    assert "Bilevel" not in result.stdout.split("record:")[0].split("Patrini")[0]
+
+
+def test_what_is_finished_is_not_run_again_and_stays_in_the_record(smoked):
+    folder, _ = smoked
+    files = {path: path.stat().st_mtime_ns for path in folder.rglob("model.safetensors")}
+    assert len(files) == 2
+    run("clothing1m", "--scale", "smoke", "--row", "bilevel", "--column", "noisy", "-q", cwd=folder)
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+    record = json.loads((folder / "runs/smoke/sweep-clothing1m-smoke.json").read_text())
+    done = [
+        (cell["row"], cell["column"]) for cell in record["cells"] if any(r["status"] == "done" for r in cell["runs"])
+    ]
+    assert done == [("SGD", "noisy labels"), ("SGD", "then clean labels"), ("Bilevel", "noisy labels")]
+
+
+def test_the_list_names_every_experiment_and_what_is_missing_for_it(tmp_path):
+    from deepbilevel_paper import EXPERIMENTS
+
+    listed = run("list", "--no-probe", cwd=tmp_path, COLUMNS="250").stdout
+    for name, experiment in EXPERIMENTS.items():
+        [line] = [line for line in listed.splitlines() if line.split()[:1] == [name]]
+        assert experiment.where in line
+    assert "cifar10, cifar100" in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tabel1"], "did you mean 'table1'"),
+        (["table1", "--scale", "smok"], "did you mean 'smoke'"),
+        (["table1", "--row", "nothing"], "columns: CifarNet, 50 % noise, CifarNet, clean"),
+        (["table1", "--seeds", "x"], "--seeds must be written as"),
+        (["table1", "--data-dir", "nowhere"], "deepbilevel data fetch cifar10"),
+    ],
+)
+def test_wrong_usage_is_told_and_leaves_nothing_behind(arguments, message, tmp_path):
+    result = run(*arguments, cwd=tmp_path, code=2)
+    assert message in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_lists_the_runs_and_trains_none(tmp_path):
+    lines = run("imagenet", "--dry-run", "--row", "sgd", cwd=tmp_path).stdout.splitlines()
+    assert len(lines) == 3  # clean, and the noisy one after the run whose predictions are its labels
+    assert lines[0].split("-")[-1] == lines[1].split("-")[-1]
+    assert list(tmp_path.iterdir()) == []
