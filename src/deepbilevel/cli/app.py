@@ -10,6 +10,7 @@ from deepbilevel.cli.data import data
 from deepbilevel.cli.demo import demo
 from deepbilevel.cli.doctor import doctor
 from deepbilevel.cli.evaluate import evaluate
+from deepbilevel.cli.export import export
 from deepbilevel.cli.predict import predict
 from deepbilevel.cli.report import report
 from deepbilevel.cli.reproduce import reproduce
@@ -26,6 +27,7 @@ app.command()(train)
 app.command()(compare)
 app.command()(evaluate)
 app.command()(predict)
+runs.command()(export)
 app.add_typer(runs, name="runs")
 app.command()(reproduce)
 app.command()(report)

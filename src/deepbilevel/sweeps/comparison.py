@@ -48,7 +48,7 @@ def plan(
     return Sweep(
         kind="comparison",
         name=name or f"compare-{chosen}",
-        title=f"Methods on {column}",
+        title=f"Methods on {base.data.name}",
         about=f"{base.epochs} epochs, learning rate {base.optimizer.lr:g}, groups of {base.group.size} images",
         cells=cells,
         seeds=tuple(seeds),
@@ -57,15 +57,16 @@ def plan(
 
 
 def describe_base(base: RunSpec) -> str:
-    """Return what all methods are tried on, in a few words.
+    """Return what all methods are tried on, in a few words after the name of the data.
 
     >>> from deepbilevel.training import default_spec
     >>> describe_base(with_value(default_spec("digits"), "noise", "uniform:0.5"))
-    'digits, uniform:0.5, digit_cnn'
+    'uniform:0.5, digit_cnn'
     """
+    labels = "" if base.data.labels is None else f"labels {base.data.labels}"
     limit = "" if base.data.limit is None else f"{base.data.limit:,} images"
     noise = "" if base.noise is None else str(base.noise)
-    return ", ".join(part for part in (base.data.name, base.data.labels, limit, noise, base.network.name) if part)
+    return ", ".join(part for part in (labels, limit, noise, base.network.name) if part)
 
 
 def _apply(base: RunSpec, name: str, settings: Mapping[str, Any]) -> RunSpec:

@@ -86,4 +86,4 @@ def _label(method: Mapping[str, Any]) -> str:
 def _title(record: Mapping[str, Any]) -> str:
     count = len(record["seeds"])
     seeds = "one seed" if count == 1 else f"{count} seeds"
-    return f"{record['title']}, {record['base']['epochs']} epochs, {seeds}"
+    return f"{record['title']}: {record['cells'][0]['column']}, {record['base']['epochs']} epochs, {seeds}"

@@ -1,0 +1,44 @@
+"""``deepbilevel runs export``: records to share."""
+
+import json
+
+from deepbilevel.report import make_report
+from deepbilevel.training import train
+from tests.cli.trained import make_spec, run_in_process
+
+
+def make_runs(out):
+    spec = make_spec(**{"method": "sgd", "data.limit": 64, "data.test_limit": 20, "group.batch_size": 2, "epochs": 1})
+    train(spec, out=out, data_dir=out)
+    (out / "sweep-mine.json").write_text('{"format": 1}\n')
+    unfinished = out / "other-0123456789"
+    unfinished.mkdir()
+    (unfinished / "record.json").write_text('{"format": 1, "status": "running"}')
+    return spec
+
+
+def test_records_of_finished_runs_are_copied_without_what_is_only_true_here(tmp_path):
+    out, to = tmp_path / "runs", tmp_path / "shared"
+    spec = make_runs(out)
+    result = run_in_process("runs", "export", to, "--out", out)
+    assert result.exit_code == 0
+    assert "2 records" in result.output
+    files = sorted(path.relative_to(to) for path in to.rglob("*") if path.is_file())
+    assert [str(path) for path in files] == [f"{spec.name}-{spec.id}/record.json", "sweep-mine.json"]
+    text = (to / files[0]).read_text()
+    assert str(tmp_path) not in text
+    kept, whole = json.loads(text), json.loads((out / files[0]).read_text())
+    assert whole.keys() - kept.keys() == {"data_dir", "process"}
+    assert all(kept[name] == whole[name] for name in kept)
+    assert make_report(to).num_figures > 0  # a report needs nothing else
+
+
+def test_a_folder_without_records_and_the_folder_itself_are_refused(tmp_path):
+    result = run_in_process("runs", "export", tmp_path / "to", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "holds no finished run" in result.output
+    make_runs(tmp_path)
+    result = run_in_process("runs", "export", tmp_path, "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "is the folder of runs itself" in result.output
+    assert not (tmp_path / "to").exists()
