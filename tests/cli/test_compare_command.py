@@ -87,8 +87,8 @@ def history(tmp_path_factory):
 def test_a_killed_command_leaves_no_process_and_a_record_of_where_it_stood(history):
     assert history["gone"]
     assert all(history["gone"])
-    assert history["first"]["method"] in METHODS
-    assert "running" in statuses(history["killed"])[history["first"]["method"]]
+    assert history["first"]["row"] in METHODS
+    assert "running" in statuses(history["killed"])[history["first"]["row"]]
 
 
 @needs_pidfd
@@ -159,7 +159,7 @@ def test_quiet_markdown_and_json_print_nothing_else(history):
     assert lines[2].startswith("| sgd | 2 | ")
     events = [json.loads(line) for line in compare(*SOUND, "--out", history["out"], "--json").stdout.splitlines()]
     assert [event["event"] for event in events] == ["done"] * 4 + ["compared"]
-    assert [(event["method"], event["seed"]) for event in events[:2]] == [("sgd", 0), ("bilevel+mixup", 0)]
+    assert [(event["row"], event["seed"]) for event in events[:2]] == [("sgd", 0), ("bilevel+mixup", 0)]
     summary = history["record"]["cells"][0]["summary"]
     assert events[-1]["cells"][0]["summary"] == summary
 
@@ -171,7 +171,7 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(tmp_path):
         f"{name}, seed {seed}" for seed in (0, 1) for name in METHODS
     ]
     specs = [json.loads(line) for line in compare(*COMMAND, "--dry-run", "--json").stdout.splitlines()]
-    assert [(each["method"], each["seed"]) for each in specs][:2] == [("sgd", 0), ("bilevel+mixup", 0)]
+    assert [(each["row"], each["seed"]) for each in specs][:2] == [("sgd", 0), ("bilevel+mixup", 0)]
     assert all(each["spec"]["epochs"] == 2 for each in specs)
     assert not (tmp_path / "runs").exists()
 
