@@ -59,7 +59,7 @@ def test_what_is_finished_is_not_run_again_and_stays_in_the_record(smoked):
 def test_the_list_names_every_experiment_and_what_is_missing_for_it(tmp_path):
     from deepbilevel_paper import EXPERIMENTS
 
-    listed = run("list", "--no-probe", cwd=tmp_path, COLUMNS="250").stdout
+    listed = run("list", "--no-probe", "--data-dir", "nowhere", cwd=tmp_path, COLUMNS="250").stdout
     for name, experiment in EXPERIMENTS.items():
         [line] = [line for line in listed.splitlines() if line.split()[:1] == [name]]
         assert experiment.where in line
