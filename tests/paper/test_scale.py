@@ -2,6 +2,7 @@
 
 import pytest
 
+from deepbilevel.methods import ObjectiveSpec
 from deepbilevel.run_references import referred_run
 from deepbilevel.specs import to_plain
 from deepbilevel.training.schedules import Exponential
@@ -82,7 +83,8 @@ def test_compact_is_a_fraction_of_the_work_and_every_group_can_be_filled(experim
     for paper, own in pairs(experiment, COMPACT):
         assert 0 < sample_visits(own) <= min(500_000, sample_visits(paper) / 20)
     for _, own in pairs(experiment, SMOKE):
-        assert own.group.size <= sample_visits(own) <= 250
+        assert own.group.size <= sample_visits(own) <= 250 * own.epochs
+        assert own.epochs == (2 if isinstance(own.loss, ObjectiveSpec) else 1)  # a warm-up, and what comes after it
 
 
 def test_a_scale_says_in_a_sentence_what_it_reduced():
