@@ -194,7 +194,10 @@ def test_a_run_whose_needs_cannot_be_met_fails_without_being_started(tmp_path):
     place = Threads(tmp_path)
     [first] = make_trials("diverges")
     last = Trial("last", make_spec(**SMALL, **{"network.weights": f"run:{make_needing(first).id}"}))
-    outcomes = run_trials([first, make_needing(first), last], place, jobs=1, watcher=Watcher())
+    watcher = Remembering()
+    outcomes = run_trials([first, make_needing(first), last], place, jobs=1, watcher=watcher)
+    assert watcher.standing[-1] == ["failed"] * 3  # what a record is written from
+    assert watcher.news[-2:] == [("needing", None, "failed"), ("last", None, "failed")]
     assert place.started == ["diverges"]
     assert [outcome.status for outcome in outcomes] == ["failed"] * 3
     assert outcomes[1].error == "it needs diverges, which is failed"

@@ -4,32 +4,18 @@ A mini-batch whose gradient is not finite becomes zero and is not counted, on th
 a rule makes of the others is its own file.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from deepbilevel.cross_validated import CrossValidatedReport
 from deepbilevel.gradients import Blocks, Gradients, silence_unless, widen_gradients
-from deepbilevel.group_report import GroupReport
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ElementwiseReport(GroupReport):
-    """What a step did that gives every parameter a factor of its own. Tensors stay on the device.
+class ElementwiseReport(CrossValidatedReport):
+    """What a step did that gives every parameter a factor of its own; ``shared`` is the mean of the factors.
 
-    Attributes:
-        weights: what each mini-batch counted in the mean: ``1 / k``, or 0 where its gradient was not finite.
-        shared: the mean of the factors over all parameters, where a gradient of zero counts as 0.
-        norms: length of each of the k gradients.
+    A gradient of zero counts as a factor of 0.
     """
-
-    shared: Tensor
-    norms: Tensor
-
-    @property
-    def applied(self) -> bool:
-        """Whether anything was learned: false when every parameter was left as it is."""
-        return bool(self.shared > 0)
 
 
 class FiniteBatches:

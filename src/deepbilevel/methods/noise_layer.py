@@ -4,6 +4,7 @@ Trained is what the layer makes of the network's p; evaluated and saved is p. Tw
 behind dropout (Jindal et al. 2016), and a stochastic matrix that is trained itself (Sukhbaatar et al. 2015).
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -99,9 +100,9 @@ class _Layer(Objective):
             return F.cross_entropy(self.scores(model, images), labels)
         return self.noisy_loss(model, images, labels)
 
+    @abstractmethod
     def noisy_loss(self, model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
         """Return the loss behind the layer."""
-        raise NotImplementedError
 
     def log_p(self, scores: Tensor) -> Tensor:
         log_p = scores.log_softmax(dim=1)

@@ -7,6 +7,7 @@ as with other losses.
 """
 
 import warnings
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -124,8 +125,9 @@ class _Corrected(Objective):
             return F.cross_entropy(scores, labels)
         return self.corrected(scores.log_softmax(dim=1), labels)
 
+    @abstractmethod
     def corrected(self, log_p: Tensor, labels: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Return the corrected loss."""
 
 
 class _Forward(_Corrected):

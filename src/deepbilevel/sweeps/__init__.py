@@ -2,5 +2,6 @@
 
 *What*: named methods (``named_methods.py``), as people write them (``expressions.py``), become trials, which are specs
 with a label (``trials.py``). *Where*: an executor; ``local.py`` starts processes on this machine. *What came of it*:
-outcomes (``trials.py``), and for a comparison its record (``comparison.py``), table (``table.py``) and picture.
+outcomes (``trials.py``), their record (``sweep.py``), table (``table.py``) and picture. ``comparison.py`` makes sweeps
+that are fair to every method.
 """

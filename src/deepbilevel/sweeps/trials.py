@@ -125,6 +125,8 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
         stack.callback(lambda: [job.kill() for job in running.values()])  # what an error or a second Ctrl-C leaves
         watcher.changed(list(outcomes.values()))
         while running or (waiting and not interruption.requested):
+            if not interruption.requested:
+                _give_up_blocked(waiting, outcomes, watcher)
             while len(running) < jobs and not interruption.requested:
                 outcome = _take_ready(waiting, outcomes)
                 if outcome is None:
@@ -135,6 +137,8 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
             for key in running.keys() - asked if interruption.requested else ():
                 asked.add(key)
                 running[key].stop()
+            if not running:
+                continue  # all that waited have been given up, or wait for what just was
             try:
                 heard = news.get(timeout=_PATIENCE_SECONDS)
             except Empty:
@@ -147,19 +151,28 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
     return list(outcomes.values())
 
 
-def _take_ready(waiting: list[Outcome], outcomes: Mapping[str, Outcome]) -> Outcome | None:
-    """Take the first that has all it needs, if any has; those whose needs can no longer be met fail on the way."""
+def _give_up_blocked(waiting: list[Outcome], outcomes: Mapping[str, Outcome], watcher: Watcher) -> None:
+    """Let those fail whose needs can no longer be met, and those that need them in turn."""
     for outcome in list(waiting):
-        needed = [outcomes[run_id] for run_id in needs(outcome.trial.spec) if run_id in outcomes]
-        lost = [each for each in needed if each.status in ("failed", "interrupted")]
+        lost = [each for each in _needed(outcome, outcomes) if each.status in ("failed", "interrupted")]
         if lost:
-            outcome.status = "failed"
-            outcome.error = f"it needs {lost[0].trial.label}, which is {lost[0].status}"
-        if lost or all(each.status == "done" for each in needed):
             waiting.remove(outcome)
-        if not lost and all(each.status == "done" for each in needed):
+            outcome.status, outcome.error = "failed", f"it needs {lost[0].trial.label}, which is {lost[0].status}"
+            watcher.changed(list(outcomes.values()))
+            watcher.heard(News(outcome.trial, ending="failed", error=outcome.error))
+
+
+def _take_ready(waiting: list[Outcome], outcomes: Mapping[str, Outcome]) -> Outcome | None:
+    """Take the first that has all it needs, if any has."""
+    for outcome in waiting:
+        if all(each.status == "done" for each in _needed(outcome, outcomes)):
+            waiting.remove(outcome)
             return outcome
     return None
+
+
+def _needed(outcome: Outcome, outcomes: Mapping[str, Outcome]) -> list[Outcome]:
+    return [outcomes[run_id] for run_id in needs(outcome.trial.spec) if run_id in outcomes]
 
 
 def _settle(outcome: Outcome, heard: News, executor: Executor) -> None:
