@@ -90,6 +90,13 @@ def test_the_work_beyond_the_passes_is_that_on_record(name):
     )
 
 
+def test_the_table_of_the_documents_is_that_on_record():
+    page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
+    for name, counts in json.loads(GOLDEN.read_text()).items():
+        operations, moved, allocated = counts.values()
+        assert f"| {name} | {operations} | {moved:.0f} | {allocated:.0f} |" in page
+
+
 def test_the_bilevel_rule_needs_six_passes_per_training_gradient():
     # Norm: one read. Inner product: two. Sum: two reads and a write. And for the group, the norm of g_v and the end.
     sizes = count("bilevel")["model sizes read and written"]
