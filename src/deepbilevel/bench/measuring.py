@@ -114,13 +114,14 @@ class Record:
         return asdict(self)
 
 
-def measure(plan: Plan, *, listener: Listener, tell: Tell) -> Record:
+def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Record], None]) -> Record:
     """Measure everything on one thread.
 
     Args:
         plan: what, and for how long.
         listener: of the training run, as a user's run has one.
         tell: is told what is measured next.
+        keep: is given what there is after every part, for who is interrupted should not lose it all.
     """
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -130,13 +131,16 @@ def measure(plan: Plan, *, listener: Listener, tell: Tell) -> Record:
         for setting in plan.updates:
             tell(f"one update: {setting}")
             record.updates[str(setting)] = compare_updates(setting, plan.budget)
+            keep(record)
         for setting in plan.memory:
             tell(f"memory: {setting}")
             record.memory[str(setting)] = peaks_in_models(setting)
         tell("a training run: cifarnet 8x16")
         record.training.update(asdict(measure_training(plan.num_images, plan.epochs, listener)))
+        keep(record)
         tell("start-up")
         record.start_up.update(measure_start_up(plan.starts))
+        keep(record)
     finally:
         torch.set_num_threads(num_threads)
     return record

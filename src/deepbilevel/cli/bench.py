@@ -41,12 +41,18 @@ def bench(
 
     if json_file is not None and not json_file.absolute().parent.is_dir():  # known now, not in a quarter of an hour
         raise typer.BadParameter(f"the folder of {json_file} does not exist; make it first", param_hint="--json")
-    with errors_as_messages():
-        record = measure(
-            QUICK if quick else FULL, listener=Unheard(), tell=lambda text: typer.echo(f"measuring {text}", err=True)
-        )
+
+    def keep(record: "Record") -> None:
         if json_file is not None:
             write_text(json_file, json.dumps(record.as_json(), indent=1) + "\n")
+
+    with errors_as_messages():
+        record = measure(
+            QUICK if quick else FULL,
+            listener=Unheard(),
+            tell=lambda text: typer.echo(f"measuring {text}", err=True),
+            keep=keep,
+        )
     _print(record)
     if json_file is not None:
         typer.echo(f"all figures: {json_file}")
