@@ -52,7 +52,7 @@ FULL = Plan(
         *(Setting(network, 8, size) for network in ("cifarnet", "inception") for size in (8, 16, 64)),
         Setting("preact_resnet18", 8, 16),
     ),
-    budget=Budget(seconds=4.0),
+    budget=Budget(seconds=3.0),
     memory=tuple(Setting("cifarnet", k, 16) for k in (2, 8, 32)),
     num_images=8_192,
     epochs=2,

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from statistics import median, quantiles
+from textwrap import shorten
+
+_LONGEST_REASON = 200
 
 Clock = Callable[[], float]
 Update = Callable[[], object]
@@ -136,7 +139,7 @@ def reason(error: BaseException) -> str:
     'ValueError: too small'
     """
     first, *_ = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {first}"
+    return shorten(f"{type(error).__name__}: {first}", _LONGEST_REASON, placeholder=" ...")
 
 
 @contextmanager
