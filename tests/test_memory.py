@@ -1,44 +1,14 @@
 """What the step holds and what it waits for, counted rather than timed."""
 
-import weakref
-
 import pytest
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from deepbilevel import Bilevel, CrossValidated
+from deepbilevel.bench.counting import LiveBytes
 
 SIZE = 10_000
-
-
-class LiveBytes(TorchDispatchMode):
-    """Counts the bytes of all storages that operations have made and that are still alive, and their peak."""
-
-    def __init__(self):
-        super().__init__()
-        self.live = self.peak = 0
-        self._known = set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, list | tuple) else [result]:
-            if isinstance(tensor, torch.Tensor):
-                self._watch(tensor.untyped_storage())
-        return result
-
-    def _watch(self, storage):
-        key, size = storage.data_ptr(), storage.nbytes()
-        if key in self._known or size == 0:
-            return
-        self._known.add(key)
-        self.live += size
-        self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._release, key, size)
-
-    def _release(self, key, size):
-        self._known.discard(key)
-        self.live -= size
 
 
 class Forbidden(TorchDispatchMode):

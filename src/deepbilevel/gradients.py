@@ -221,4 +221,5 @@ def _dot(left: Tensor, right: Tensor, wide: torch.dtype) -> Tensor:
 
 
 def _at_least_float32(gradients: Gradients) -> torch.dtype:
-    return reduce(torch.promote_types, {gradient.dtype for gradient in gradients.values()}, torch.float32)
+    others = {gradient.dtype for gradient in gradients.values()} - {torch.float32}  # mostly none, and nothing to ask
+    return reduce(torch.promote_types, others, torch.float32)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from deepbilevel import __version__
+from deepbilevel.cli.bench import bench
 from deepbilevel.cli.compare import compare
 from deepbilevel.cli.data import data
 from deepbilevel.cli.demo import demo
@@ -33,6 +34,7 @@ app.command()(reproduce)
 app.command()(report)
 app.add_typer(data, name="data")
 app.command()(doctor)
+app.command()(bench)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,8 @@
+"""How fast, and how much memory: our rules beside plain loops and beside what one would install instead.
+
+Nothing here is needed for training. ``contenders.py`` says who is compared, ``measuring.py`` what is measured.
+"""
+
+from deepbilevel.bench.measuring import FULL, QUICK, Plan, Record, Row, measure
+
+__all__ = ["FULL", "QUICK", "Plan", "Record", "Row", "measure"]

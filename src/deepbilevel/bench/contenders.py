@@ -1,0 +1,106 @@
+"""What is compared with what: plain loops as a user writes them, our rules, and what one would install instead.
+
+A contender turns work into an update. Plain loops know nothing of this package: they are what its cost is measured by.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from torch.nn import functional as F
+
+from deepbilevel.bench import peers
+from deepbilevel.bench.work import Update, Work, optimizer_of, pooled
+from deepbilevel.cross_validated import CrossValidated
+from deepbilevel.group_step import GroupStep
+from deepbilevel.step import Bilevel
+
+Kind = Literal["plain", "ours", "peer"]
+SGD = "SGD, one batch"
+ACCUMULATION = "gradient accumulation"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to make an update of k mini-batches.
+
+    Attributes:
+        name: in tables and records.
+        kind: a plain loop, ours, or a peer's.
+        prepare: makes the update; raises where it cannot, as a package that is not installed does.
+    """
+
+    name: str
+    kind: Kind
+    prepare: Callable[[Work], Update]
+
+
+def sgd(work: Work) -> Update:
+    """Use all samples of the group as one batch."""
+    network = work.network()
+    optimizer = optimizer_of(network)
+    images, labels = pooled(work.batches)
+
+    def update() -> None:
+        F.cross_entropy(network(images), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return update
+
+
+def sgd_on_one(work: Work) -> Update:
+    """Use the first mini-batch alone: not the same work, but the least memory that any loop needs."""
+    return sgd(replace(work, batches=work.batches[:1]))
+
+
+def accumulation(work: Work) -> Update:
+    """Add up gradients in ``.grad``, as a loop over a large batch in parts does."""
+    network = work.network()
+    optimizer = optimizer_of(network)
+
+    def update() -> None:
+        for images, labels in work.batches:
+            (F.cross_entropy(network(images), labels) / len(work.batches)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return update
+
+
+def ours(rule: Callable[..., GroupStep[Any]], **settings: Any) -> Callable[[Work], Update]:
+    """Return what prepares an update by one of our rules."""
+
+    def prepare(work: Work) -> Update:
+        network = work.network()
+        optimizer = optimizer_of(network)
+        step = rule(network, num_batches=work.num_batches, **settings)
+
+        def update() -> None:
+            for images, labels in work.batches:
+                step.backward(F.cross_entropy(network(images), labels))
+            step.fill()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return update
+
+    return prepare
+
+
+PLAIN = (Contender(SGD, "plain", sgd), Contender(ACCUMULATION, "plain", accumulation))
+OURS = (
+    Contender("bilevel", "ours", ours(Bilevel)),
+    Contender("bilevel, exact", "ours", ours(Bilevel, solver="exact")),
+    Contender("bilevel, per layer", "ours", ours(Bilevel, per_layer=True)),
+    Contender("bilevel, k-fold", "ours", ours(Bilevel, validation="k-fold")),
+    Contender("cross-validated", "ours", ours(CrossValidated)),
+)
+PEERS = (
+    Contender("gradient-agreement-filtering", "peer", peers.agreement_filtering),
+    Contender("SAM, pytorch-optimizer", "peer", peers.sharpness_aware),
+    Contender("learning to reweight, higher", "peer", peers.learning_to_reweight),
+    Contender("UPGrad, torchjd.autojac", "peer", peers.jacobian_descent),
+    Contender("UPGrad, torchjd.autogram", "peer", peers.gramian_descent),
+)
+EVERYBODY = PLAIN + OURS + PEERS

@@ -1,0 +1,194 @@
+"""Everything that `deepbilevel bench` measures, put together to one record that JSON can hold.
+
+A plan says what and for how long; nothing in it is left out silently: who fails is in the record with the reason.
+"""
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from deepbilevel import __version__
+from deepbilevel.bench.contenders import ACCUMULATION, EVERYBODY, SGD, Contender
+from deepbilevel.bench.memory import peaks_in_models
+from deepbilevel.bench.start_up import measure_start_up
+from deepbilevel.bench.timing import Budget, Spread, Turns, Update, reason, take_turns
+from deepbilevel.bench.training_share import measure_training
+from deepbilevel.bench.work import Setting, Work
+from deepbilevel.training.memory import keep_freed_memory
+from deepbilevel.training.run import Listener
+
+_CLAIMED = (SGD, ACCUMULATION, "bilevel")
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure.
+
+    Attributes:
+        updates: settings in which one update is timed.
+        budget: of each contender in each setting.
+        memory: settings in which memory is counted.
+        num_images: of the training run.
+        epochs: of the training run; the first warms up.
+        starts: how often each program is started.
+    """
+
+    updates: tuple[Setting, ...]
+    budget: Budget
+    memory: tuple[Setting, ...]
+    num_images: int
+    epochs: int
+    starts: int
+
+
+FULL = Plan(
+    updates=(
+        *(Setting(network, 8, size) for network in ("cifarnet", "inception") for size in (8, 16, 64)),
+        Setting("preact_resnet18", 8, 16),
+    ),
+    budget=Budget(seconds=3.0),
+    memory=tuple(Setting("cifarnet", k, 16) for k in (2, 8, 32)),
+    num_images=8_192,
+    epochs=2,
+    starts=5,
+)
+QUICK = Plan(
+    updates=(Setting("digit_cnn", 4, 4), Setting("cifarnet", 2, 2)),
+    budget=Budget(seconds=0.1, max_rounds=5),
+    memory=tuple(Setting("digit_cnn", k, 4) for k in (2, 8, 32)),
+    num_images=256,
+    epochs=2,
+    starts=1,
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one contender did in one setting; all figures are empty if it failed.
+
+    Attributes:
+        name: of the contender.
+        kind: a plain loop, ours, or a peer's.
+        failed: why there is nothing to tell.
+        rounds: how many were measured.
+        seconds: of processor time for one update.
+        to_sgd: how many times longer than plain SGD on the same samples.
+        to_accumulation: how many times longer than gradient accumulation.
+    """
+
+    name: str
+    kind: str
+    failed: str | None = None
+    rounds: int = 0
+    seconds: Spread | None = None
+    to_sgd: Spread | None = None
+    to_accumulation: Spread | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that was measured.
+
+    Attributes:
+        machine: where.
+        updates: rows by setting.
+        memory: peaks by setting, in multiples of the model's size.
+        training: what a run costs, and its parts.
+        start_up: seconds, and ratios to the import of torch.
+    """
+
+    machine: dict[str, Any]
+    updates: dict[str, list[Row]] = field(default_factory=dict[str, list[Row]])
+    memory: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
+    training: dict[str, Any] = field(default_factory=dict[str, Any])
+    start_up: dict[str, dict[str, Spread]] = field(default_factory=dict[str, dict[str, Spread]])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``json.dumps`` takes."""
+        return asdict(self)
+
+
+def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Record], None]) -> Record:
+    """Measure everything on one thread.
+
+    Args:
+        plan: what, and for how long.
+        listener: of the training run, as a user's run has one.
+        tell: is told what is measured next.
+        keep: is given what there is after every part, for who is interrupted should not lose it all.
+    """
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    keep_freed_memory()  # as the commands that train do
+    record = Record(machine=_machine())
+    try:
+        for setting in plan.updates:
+            tell(f"one update: {setting}")
+            record.updates[str(setting)] = compare_updates(setting, plan.budget)
+            keep(record)
+        for setting in plan.memory:
+            tell(f"memory: {setting}")
+            record.memory[str(setting)] = peaks_in_models(setting)
+        tell("a training run: cifarnet 8x16")
+        record.training.update(asdict(measure_training(plan.num_images, plan.epochs, listener)))
+        keep(record)
+        tell("start-up")
+        record.start_up.update(measure_start_up(plan.starts))
+        keep(record)
+    finally:
+        torch.set_num_threads(num_threads)
+    return record
+
+
+def compare_updates(setting: Setting, budget: Budget, contenders: Sequence[Contender] = EVERYBODY) -> list[Row]:
+    """Time one update of every contender, in turn."""
+    work = Work.of(setting)
+    updates: dict[str, Update] = {}
+    failures: dict[str, str] = {}
+    for contender in contenders:
+        try:
+            updates[contender.name] = contender.prepare(work)
+        except Exception as error:
+            if contender.kind != "peer":
+                raise
+            failures[contender.name] = reason(error)
+    turns = take_turns(updates, budget, always=[name for name in _CLAIMED if name in updates])
+    return [_row(each, turns, failures | turns.failures) for each in contenders]
+
+
+def _row(contender: Contender, turns: Turns, failures: dict[str, str]) -> Row:
+    name = contender.name
+    if name in failures:
+        return Row(name, contender.kind, failed=failures[name])
+    return Row(
+        name,
+        contender.kind,
+        rounds=len(turns.seconds[name]),
+        seconds=Spread.of([*turns.seconds[name].values()]),
+        to_sgd=Spread.of(turns.ratios(name, SGD)),
+        to_accumulation=Spread.of(turns.ratios(name, ACCUMULATION)),
+    )
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "deepbilevel": __version__,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not Linux
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,35 @@
+"""The most memory an update needs above the parameters, counted in bytes and told in multiples of the model's size.
+
+The optimizer's momentum, gradients and activations are all in it. Only what operations allocate is counted, so the
+figures are the same on every machine.
+"""
+
+from deepbilevel.bench.contenders import ACCUMULATION, SGD, accumulation, ours, sgd, sgd_on_one
+from deepbilevel.bench.counting import LiveBytes
+from deepbilevel.bench.work import Setting, Work
+from deepbilevel.cross_validated import CrossValidated
+from deepbilevel.step import Bilevel
+
+ONE_MINI_BATCH = "SGD, one mini-batch"
+CONTENDERS = {
+    ONE_MINI_BATCH: sgd_on_one,
+    SGD: sgd,
+    ACCUMULATION: accumulation,
+    "bilevel": ours(Bilevel),
+    "cross-validated": ours(CrossValidated),
+    "bilevel, exact": ours(Bilevel, solver="exact"),
+}
+
+
+def peaks_in_models(setting: Setting) -> dict[str, float]:
+    """Return the peak of two updates for every contender."""
+    work = Work.of(setting)
+    size = sum(each.numel() * each.element_size() for each in work.network().parameters())
+    peaks: dict[str, float] = {}
+    for name, prepare in CONTENDERS.items():
+        update = prepare(work)
+        with LiveBytes() as memory:
+            update()  # makes the optimizer's momentum
+            update()
+        peaks[name] = memory.peak / size
+    return peaks

@@ -1,0 +1,159 @@
+"""Taking turns: every round each contender makes one update, and a ratio is taken within the round.
+
+So a machine that is slow for a while is slow for all. Processor time is measured: waiting for the processor does not
+count. This module knows updates and seconds; it does not know what is compared, or what a number means.
+"""
+
+import gc
+import time
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from statistics import median, quantiles
+from textwrap import shorten
+
+_LONGEST_REASON = 200
+
+Clock = Callable[[], float]
+Update = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to measure.
+
+    Attributes:
+        seconds: after which a contender takes part no more; slower ones so get fewer rounds, and one at the least.
+        min_rounds: which those get whatever it takes that the others are compared with.
+        max_rounds: after which nothing new is learned.
+        warm_up_below: a longer update than this needs no round that warms up: what a first time costs is lost in it.
+    """
+
+    seconds: float
+    min_rounds: int = 3
+    max_rounds: int = 50
+    warm_up_below: float = 2.0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median, and between which values the middle half lies.
+
+    >>> Spread.of([1.0, 2.0, 3.0, 4.0, 5.0])
+    Spread(median=3.0, low=2.0, high=4.0)
+    >>> Spread.of([2.0])
+    Spread(median=2.0, low=2.0, high=2.0)
+    """
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """Describe at least one value."""
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0])
+        low, _, high = quantiles(values, n=4, method="inclusive")
+        return cls(median(values), low, high)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The seconds of every turn, and why who gave up did so.
+
+    Attributes:
+        seconds: of each contender, by number of the round.
+        failures: what stopped a contender, in a line.
+    """
+
+    seconds: dict[str, dict[int, float]]
+    failures: dict[str, str] = field(default_factory=dict[str, str])
+
+    def ratios(self, name: str, to: str) -> list[float]:
+        """Return how much longer one took than another, in each round that both took part in."""
+        mine, theirs = self.seconds[name], self.seconds[to]
+        return [seconds / theirs[number] for number, seconds in mine.items() if number in theirs]
+
+
+def take_turns(
+    updates: Mapping[str, Update],
+    budget: Budget,
+    *,
+    always: Sequence[str],
+    clock: Clock = time.process_time,
+) -> Turns:
+    """Let everyone make an update in turn until all budgets are spent.
+
+    Args:
+        updates: by name.
+        budget: of each.
+        always: who takes part in every round, because the claims are about it; its failure is the end.
+        clock: that tells seconds.
+    """
+    turns = Turns({name: {} for name in updates})
+    names = list(updates)
+
+    def has_a_turn(name: str, number: int) -> bool:
+        if name in turns.failures or number >= budget.max_rounds:
+            return False
+        if number < (budget.min_rounds if name in always else 1):
+            return True
+        return sum(turns.seconds[name].values()) < budget.seconds
+
+    def take_turn(name: str) -> float:
+        start = clock()
+        try:
+            updates[name]()
+        except Exception as error:
+            if name in always:
+                raise
+            turns.failures[name], turns.seconds[name] = reason(error), {}
+        took = clock() - start
+        gc.collect()  # what one leaves behind is not cleared away in another's time
+        return took
+
+    with _undisturbed():
+        if take_turn(always[0]) < budget.warm_up_below:
+            for name in names:
+                take_turn(name)
+        for number in count():
+            if not any(has_a_turn(name, number) for name in names):
+                return turns
+            # Whoever comes first finds the caches as the last one left them, so each comes first in turn.
+            first = number % len(names)
+            for name in names[first:] + names[:first]:
+                if name in always or has_a_turn(name, number):
+                    took = take_turn(name)
+                    if name not in turns.failures:
+                        turns.seconds[name][number] = took
+    raise AssertionError  # count() has no end
+
+
+def reason(error: BaseException) -> str:
+    r"""Return an error as one line.
+
+    >>> reason(ValueError("too small\nsee above"))
+    'ValueError: too small'
+    """
+    first, *_ = str(error).strip().splitlines() or [""]
+    return shorten(f"{type(error).__name__}: {first}", _LONGEST_REASON, placeholder=" ...")
+
+
+@contextmanager
+def _undisturbed() -> Generator[None]:
+    """Clear nothing away while somebody is timed, and let packages warn of what their authors know."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.freeze()  # so that clearing away later looks at little
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        gc.unfreeze()
+        if was_on:
+            gc.enable()

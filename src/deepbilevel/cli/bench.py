@@ -1,0 +1,105 @@
+"""``deepbilevel bench``: what the rules cost, side by side with what they replace."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deepbilevel.cli.messages import errors_as_messages
+from deepbilevel.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from deepbilevel.bench import Record, Row
+    from deepbilevel.bench.timing import Spread
+
+
+def bench(
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write everything that was measured to this file.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny networks and a few rounds, to see that all works; about a minute.")
+    ] = False,
+) -> None:
+    """Measure time and memory of one update, of a training run and of the start, beside plain loops and other packages.
+
+    Takes about a quarter of an hour, on one thread. Let nothing else run meanwhile. Other packages are compared with if
+    they are installed: pip install 'deepbilevel[bench]'
+
+    Example: deepbilevel bench --json bench.json
+    """
+    from deepbilevel.bench import FULL, QUICK, measure
+    from deepbilevel.cli.watching import Lines
+    from deepbilevel.replacement import write_text
+
+    class Unheard(Lines):
+        """Does what a run without a terminal does, but for printing it."""
+
+        def message(self, text: str) -> None:
+            """See :class:`Listener`."""
+
+    if json_file is not None and not json_file.absolute().parent.is_dir():  # known now, not in a quarter of an hour
+        raise typer.BadParameter(f"the folder of {json_file} does not exist; make it first", param_hint="--json")
+
+    def keep(record: "Record") -> None:
+        if json_file is not None:
+            write_text(json_file, json.dumps(record.as_json(), indent=1) + "\n")
+
+    with errors_as_messages():
+        record = measure(
+            QUICK if quick else FULL,
+            listener=Unheard(),
+            tell=lambda text: typer.echo(f"measuring {text}", err=True),
+            keep=keep,
+        )
+    _print(record)
+    if json_file is not None:
+        typer.echo(f"all figures: {json_file}")
+
+
+def _print(record: "Record") -> None:
+    machine = record.machine
+    typer.echo(f"{machine['processor']}, one thread, torch {machine['torch']}, Python {machine['python']}")
+    for setting, rows in record.updates.items():
+        print_table(
+            ("one update", "ms", "n", "to SGD", "half", "to accum.", "half"),
+            map(_cells, rows),
+            caption=f"{setting}: processor time, n rounds; ratios within rounds: median, middle half",
+            numbers=range(1, 7),
+        )
+        for row in rows:
+            if row.failed is not None:
+                typer.echo(f"failed: {row.name}: {row.failed}")
+    settings = list(record.memory)
+    print_table(
+        ("peak memory", *settings),
+        ([name, *(f"{record.memory[each][name]:.2f}" for each in settings)] for name in record.memory[settings[0]]),
+        caption="above the parameters, in multiples of their size",
+    )
+    training = record.training
+    print_table(
+        ("a training run", "percent"),
+        ([name, f"{100 * share:.2f}"] for name, share in training["shares"].items()),
+        caption=f"of forward and backward passes; cifarnet 8x16, {training['num_steps']} steps, an epoch is "
+        f"{training['num_images']} images; {training['images_per_second']:.0f} images per second",
+    )
+    print_table(
+        ("start-up", "seconds", "to import torch"),
+        (
+            [name, f"{each['seconds'].median:.3f}", f"{each['ratio'].median:.3f}"]
+            for name, each in record.start_up.items()
+        ),
+        caption="by the clock on the wall, median",
+    )
+
+
+def _cells(row: "Row") -> list[str]:
+    if row.seconds is None or row.to_sgd is None or row.to_accumulation is None:
+        return [row.name, "failed", *[""] * 5]
+    ms = f"{1e3 * row.seconds.median:.1f}"
+    return [row.name, ms, str(row.rounds), *_ratio(row.to_sgd), *_ratio(row.to_accumulation)]
+
+
+def _ratio(spread: "Spread") -> tuple[str, str]:
+    return f"{spread.median:.3f}", f"{spread.low:.2f}-{spread.high:.2f}"
