@@ -1,0 +1,163 @@
+"""A group whose mini-batches are collected in several processes: what a rule exchanges with the others, and when.
+
+Per step: the gradient of the first mini-batch goes to all if the rule asks for it, then one small message with the
+numbers of all k mini-batches, then one sum of the model's size. This module knows gradients and places in a group; who
+runs where is ``distributed.py``, and what becomes of the gradients is the rule's.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from deepbilevel.distributed import Broadcast, Ranks, switch_off_wrappers
+from deepbilevel.gradients import Gradients
+from deepbilevel.running_statistics import RunningStatistics
+
+Blank = Callable[[Tensor], Tensor]
+"""Makes the zeros that stand for a sum to which no own mini-batch contributed, from its parameter."""
+
+
+def wide_zeros(parameter: Tensor) -> Tensor:
+    """Return zeros of the parameter's shape, of float32 at the least."""
+    return torch.zeros_like(parameter, dtype=torch.promote_types(parameter.dtype, torch.float32))
+
+
+class SpreadGroup:
+    """The own share of a group, and the way to the others.
+
+    Args:
+        ranks: the processes.
+        model: must hold the same numbers in all of them.
+        parameters: the model's, each once.
+    """
+
+    def __init__(self, ranks: Ranks, model: nn.Module, parameters: Sequence[Tensor]) -> None:
+        self.ranks = ranks
+        self._parameters = parameters
+        self._statistics = RunningStatistics(model)
+        self._orders = [_memory_order(parameter) for parameter in parameters]
+        self._checked = False
+        self._uses: Tensor | None = None
+        self._first: Broadcast | None = None
+        switch_off_wrappers(model)
+
+    def check_equality(self, settings: Mapping[str, Any]) -> None:
+        """Refuse, once, to start from different numbers: steps alike would keep them different for ever."""
+        if self._checked:
+            return
+        plain = {name: value for name, value in settings.items() if isinstance(value, int | float | str)}
+        shapes = [(tuple(each.shape), str(each.dtype), each.requires_grad) for each in self._parameters]
+        values = 0
+        for each in self._parameters:
+            content = each.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            values = zlib.crc32(content.numpy().tobytes(), values)
+        described = zlib.crc32(repr((plain, shapes)).encode())
+        for rank, others in enumerate(self.ranks.numbers_of_all([described, values], self._parameters[0].device)):
+            if others[0] != described:
+                raise ValueError(
+                    f"process {rank} has other settings or other trainable parameters than process {self.ranks.rank}; "
+                    "build model and rule alike in all processes"
+                )
+            if others[1] != values:
+                raise ValueError(
+                    f"the parameters of process {rank} differ from those of process {self.ranks.rank} before the first "
+                    "step; set the same seed before the model is built, load the same weights, or wrap the model in "
+                    "DistributedDataParallel, which sends those of the first process to all"
+                )
+        self._checked = True
+
+    def collect_statistics(self) -> None:
+        """Note what the last forward pass did to the running statistics."""
+        if self._statistics.num_layers:
+            self._statistics.collect()
+
+    def forget(self) -> None:
+        """Drop a half-collected group; all processes must do so, at the same place."""
+        self._first = None  # if it is still under way it will arrive, and nobody will read it
+        self._uses = None
+        self._statistics.go_back()
+
+    def begin_first(self, gradients: Gradients | None) -> None:
+        """Send the gradient of the first mini-batch, or get ready to receive it where it is none of the own ones."""
+        if self._first is None:
+            parts = {p: self._parameters[p].detach() for p in self._trainable()}
+            if gradients is not None:
+                parts = {p: gradients[p] if p in gradients else torch.zeros_like(each) for p, each in parts.items()}
+            self._first = self.ranks.begin_broadcast([self._flat(p, each) for p, each in parts.items()])
+
+    def first(self, *, wait: bool = True) -> Gradients:
+        """Return the gradient of the group's first mini-batch; a parameter that it did not touch has zeros.
+
+        Args:
+            wait: until it has arrived everywhere; the process that sends it may read it before, but not overwrite it.
+        """
+        assert self._first is not None
+        parts = self._first.wait() if wait else self._first.vectors
+        return {p: self._shaped(p, part) for p, part in zip(self._trainable(), parts, strict=True)}
+
+    def of_group(self, columns: Sequence[Tensor], num_batches: int) -> list[Tensor]:
+        """Return what the own mini-batches have, ``[own, ...]``, for all k of the group, ``[k, ...]``, in its order."""
+        own = [column.reshape(len(column), -1).to(torch.float64) for column in columns]
+        if self._statistics.num_layers:
+            own.append(self._statistics.uses.to(torch.float64))
+        rows = self.ranks.rows_of_all(torch.cat(own, dim=1), num_batches)
+        parts = rows.split([each.shape[1] for each in own], dim=1)
+        if self._statistics.num_layers:
+            self._uses = parts[-1].round().long()
+        return [
+            part.reshape(num_batches, *column.shape[1:]).to(column.dtype)
+            for part, column in zip(parts, columns, strict=False)
+        ]
+
+    def over_group(self, sums: Sequence[Gradients], blanks: Sequence[Blank], numbers: Tensor | None) -> Tensor | None:
+        """Turn the own sums into those over all mini-batches, in place; and add up ``numbers`` on the way.
+
+        A parameter that has a gradient in any process has one in all.
+        """
+        positions = self._trainable()
+        touched = [any(position in each for each in sums) for position in positions]
+        vectors: list[Tensor] = []
+        for each, blank in zip(sums, blanks, strict=True):
+            for p in positions:
+                own = each.pop(p, None)
+                vectors.append(self._flat(p, blank(self._parameters[p].detach()) if own is None else own))
+        extras = [torch.tensor(touched, device=vectors[0].device, dtype=vectors[0].dtype)]
+        if numbers is not None:
+            extras.append(numbers)
+        if self._uses is not None:
+            places = slice(self.ranks.rank, None, self.ranks.size)
+            extras.append(self._statistics.own_part(self._uses, places))
+        totals = self.ranks.add_up([*vectors, *extras])
+        flags, *others = totals[len(vectors) :]
+        # Who has touched all of them need not wait for the device to learn that others have.
+        present = touched if all(touched) else (flags > 0).tolist()
+        for number, each in enumerate(sums):
+            parts = totals[number * len(positions) : (number + 1) * len(positions)]
+            found = zip(positions, parts, present, strict=True)
+            each.update({p: self._shaped(p, part) for p, part, is_there in found if is_there})
+        if self._uses is not None:
+            self._statistics.finish(others.pop(), self._uses)
+            self._uses = None
+            self._statistics.start()
+        return others.pop() if others else None
+
+    def _trainable(self) -> list[int]:
+        return [position for position, parameter in enumerate(self._parameters) if parameter.requires_grad]
+
+    def _flat(self, position: int, tensor: Tensor) -> Tensor:
+        """Return the numbers in the order of the parameter's memory, which is the same in all processes."""
+        return tensor.permute(self._orders[position]).reshape(-1)
+
+    def _shaped(self, position: int, flat: Tensor) -> Tensor:
+        order = self._orders[position]
+        shape = [self._parameters[position].shape[dim] for dim in order]
+        if flat.numel() != self._parameters[position].numel():  # one number per output channel
+            shape = [size if dim == 0 else 1 for dim, size in zip(order, shape, strict=True)]
+        return flat.view(shape).permute([order.index(dim) for dim in range(len(order))])
+
+
+def _memory_order(tensor: Tensor) -> list[int]:
+    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
