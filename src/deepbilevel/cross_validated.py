@@ -105,7 +105,7 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
-        self._check_spread(settings["num_batches"])
+        self._share.check(settings["num_batches"])
         choose("block", settings["block"], get_args(Block))
         if settings["block"] == "layer":
             self._check_owners("block='layer'")
@@ -159,8 +159,7 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
     def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, CrossValidatedReport]:
         losses, norms = self._of_group(losses, torch.stack(self._sq_norms).sqrt())
         if self._square_sums is None:
-            blanks = [wide_zeros, lambda parameter: self._in_blocks(wide_zeros(parameter))]
-            self._over_group(self._sum, self._squares, blanks=blanks)
+            self._over_group(self._sum, self._squares, blanks=[wide_zeros, self._no_squares])
         else:
             self._square_sums = self._over_group(self._sum, numbers=self._square_sums)
         finite = torch.isfinite(norms)
@@ -191,6 +190,9 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         if self.block == "parameter" or squares.ndim < 2:
             return squares
         return squares.sum(dim=tuple(range(1, squares.ndim)), keepdim=True)
+
+    def _no_squares(self, parameter: Tensor) -> Tensor:
+        return self._in_blocks(wide_zeros(parameter))
 
     def _shrink_blocks(self, count: Tensor, squares: Tensor) -> Tensor:
         factors = _agreement(self._blocks.sq_norms(self._sum), squares, count)

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
-from deepbilevel.distributed import ProcessGroupChoice, find_ranks
+from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Gradients, put_gradients, scale_gradients, take_gradients
 from deepbilevel.parameters import Parameters, owning_modules, unique_parameters
-from deepbilevel.spread_group import Blank, SpreadGroup, wide_zeros
+from deepbilevel.spread_group import Blank, share_group, wide_zeros
 
 ReportT = TypeVar("ReportT")
 Batch = TypeVar("Batch")
@@ -50,15 +50,7 @@ class GroupStep(ABC, Generic[ReportT]):
         self._parameters = unique_parameters(model_or_parameters)
         is_module = isinstance(model_or_parameters, nn.Module)
         self._owners = owning_modules(model_or_parameters) if is_module else None
-        ranks = find_ranks(process_group)
-        self._spread: SpreadGroup | None = None
-        if ranks is not None:
-            if not is_module:
-                raise TypeError(
-                    "a group that is spread over processes needs the model itself as model_or_parameters, to keep its "
-                    "BatchNorm statistics equal; pass it, or process_group=False to keep the group in one process"
-                )
-            self._spread = SpreadGroup(ranks, model_or_parameters, self._parameters)
+        self._share = share_group(process_group, model_or_parameters if is_module else None, self._parameters)
         if scaler is not None and not isinstance(scaler, GradScaler):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"scaler must be a torch.amp.GradScaler, got {scaler!r}; pass the one your loop steps with")
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
@@ -85,30 +77,19 @@ class GroupStep(ABC, Generic[ReportT]):
                 "pass the model itself as model_or_parameters, not its parameters"
             )
 
-    def _check_spread(self, num_batches: int, refused: str | None = None) -> None:
-        """Refuse to spread a group that has too few mini-batches, or a rule that must see all gradients at once."""
-        if self._spread is None:
-            return
-        if refused is not None:
-            raise ValueError(
-                f"{refused} compares gradients of different processes with each other, which would send all of them; "
-                "choose another, or pass process_group=False to keep the group in one process"
-            )
-        self._spread.ranks.check_share(num_batches)
-
     @property
     def _num_own(self) -> int:
         """How many of the k mini-batches this process collects."""
-        return self.num_batches if self._spread is None else self._spread.ranks.num_own(self.num_batches)
+        return self._share.num_own(self.num_batches)
 
     @property
     def _place(self) -> int:
         """The place in the group of the mini-batch that comes next, counted from zero."""
-        return self.num_collected if self._spread is None else self._spread.ranks.place(self.num_collected)
+        return self._share.place(self.num_collected)
 
     def _of_group(self, *columns: Tensor) -> tuple[Tensor, ...]:
         """Return numbers per mini-batch for the whole group; for :meth:`_combine`, once, before :meth:`_over_group`."""
-        return columns if self._spread is None else tuple(self._spread.of_group(columns, self.num_batches))
+        return self._share.of_group(columns, self.num_batches)
 
     def _over_group(
         self, *sums: Gradients, blanks: Sequence[Blank] | None = None, numbers: Tensor | None = None
@@ -121,9 +102,7 @@ class GroupStep(ABC, Generic[ReportT]):
                 more unless given.
             numbers: a tensor that is to be added up as well.
         """
-        if self._spread is None:
-            return numbers
-        return self._spread.over_group(sums, [wide_zeros] * len(sums) if blanks is None else blanks, numbers)
+        return self._share.over_group(sums, [wide_zeros] * len(sums) if blanks is None else blanks, numbers)
 
     def _get_ready(self) -> None:
         """Start what may go on during the backward pass that is about to run."""
@@ -146,9 +125,8 @@ class GroupStep(ABC, Generic[ReportT]):
         """Collect one mini-batch: call it where ``loss.backward()`` stood. ``.grad`` is empty until :meth:`fill`."""
         self._check_loss(loss)
         self._lower_scale_after_overflow()
-        if self._spread is not None:
-            self._spread.check_equality(self._settings())
-            self._get_ready()
+        self._share.check_equality(self._settings)
+        self._get_ready()
         before = [parameter.grad for parameter in self._parameters]
         for parameter in self._parameters:
             parameter.grad = None
@@ -161,8 +139,7 @@ class GroupStep(ABC, Generic[ReportT]):
                 parameter.grad = gradient
             raise
         try:
-            if self._spread is not None:
-                self._spread.collect_statistics()
+            self._share.collect_statistics()
             if self._scaler is not None:
                 scale_gradients(gradients, self._scale(loss.device).reciprocal())
             self._add(gradients)
@@ -194,8 +171,7 @@ class GroupStep(ABC, Generic[ReportT]):
         """
         self._losses = []
         self._dropout_seed = None
-        if self._spread is not None:
-            self._spread.forget()
+        self._share.forget()
         self._forget()
 
     def step_over(
@@ -243,9 +219,7 @@ class GroupStep(ABC, Generic[ReportT]):
         not disturbed: the masks come from a seed that is drawn once per group.
         """
         if self._dropout_seed is None:
-            self._dropout_seed = int(torch.randint(2**62, ()))
-            if self._spread is not None:
-                self._dropout_seed = self._spread.ranks.number_of_first(self._dropout_seed, self._device())
+            self._dropout_seed = self._share.number_of_first(int(torch.randint(2**62, ())), self._device())
         device = self._device()
         accelerators = [] if device.type == "cpu" else [device]
         with torch.random.fork_rng(accelerators, device_type="cuda" if device.type == "cpu" else device.type):
@@ -313,9 +287,8 @@ class GroupStep(ABC, Generic[ReportT]):
             )
 
     def _expected(self) -> str:
-        if self._spread is None:
-            return f"num_batches={self.num_batches}"
-        return f"this process's {self._num_own} of num_batches={self.num_batches}"
+        own = "" if self._share.is_whole else f"this process's {self._num_own} of "
+        return f"{own}num_batches={self.num_batches}"
 
     def _scaled(self, loss: Tensor) -> Tensor:
         return loss if self._scaler is None else self._scaler.scale(loss)

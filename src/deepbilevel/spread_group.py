@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from deepbilevel.distributed import Broadcast, Ranks, switch_off_wrappers
+from deepbilevel.distributed import Broadcast, ProcessGroupChoice, Ranks, find_ranks, switch_off_wrappers
 from deepbilevel.gradients import Gradients
 from deepbilevel.running_statistics import RunningStatistics
 
@@ -25,7 +25,59 @@ def wide_zeros(parameter: Tensor) -> Tensor:
     return torch.zeros_like(parameter, dtype=torch.promote_types(parameter.dtype, torch.float32))
 
 
-class SpreadGroup:
+class WholeGroup:
+    """A group that one process collects: nothing is exchanged, and what a rule has is what there is."""
+
+    is_whole = True
+
+    def num_own(self, num_batches: int) -> int:
+        """Return how many of a group's mini-batches are this process's."""
+        return num_batches
+
+    def place(self, num_collected: int) -> int:
+        """Return the place in the group of this process's mini-batch that comes after ``num_collected`` others."""
+        return num_collected
+
+    def check(self, num_batches: int, refused: str | None = None) -> None:
+        """Refuse too few mini-batches for all processes, and what must see all gradients in one place (``refused``)."""
+
+    def check_equality(self, settings: Callable[[], Mapping[str, Any]]) -> None:
+        """Refuse, once, to start from different numbers: steps alike would keep them different for ever."""
+
+    def collect_statistics(self) -> None:
+        """Note what the last forward pass did to the running statistics."""
+
+    def forget(self) -> None:
+        """Drop a half-collected group; all processes must do so, at the same place."""
+
+    def number_of_first(self, number: int, device: torch.device) -> int:
+        """Return the number that the first process has."""
+        return number
+
+    def expect_first(self) -> None:
+        """Get ready to receive the gradient of the group's first mini-batch."""
+
+    def send_first(self, gradients: Gradients, *, wait: bool) -> Gradients:
+        """Send the gradient of the first mini-batch to all; ``wait`` if what is returned will be overwritten."""
+        return gradients
+
+    def receive_first(self) -> Gradients:
+        """Return the gradient of the first mini-batch; a parameter that it did not touch has zeros."""
+        raise AssertionError("the first mini-batch of a whole group is an own one")
+
+    def of_group(self, columns: tuple[Tensor, ...], num_batches: int) -> tuple[Tensor, ...]:
+        """Return what the own mini-batches have, ``[own, ...]``, for all k of the group, ``[k, ...]``, in its order."""
+        return columns
+
+    def over_group(self, sums: Sequence[Gradients], blanks: Sequence[Blank], numbers: Tensor | None) -> Tensor | None:
+        """Turn the own sums into those over all mini-batches, in place; and add up ``numbers`` on the way.
+
+        A parameter that has a gradient in any process has one in all.
+        """
+        return numbers
+
+
+class SpreadGroup(WholeGroup):
     """The own share of a group, and the way to the others.
 
     Args:
@@ -34,8 +86,10 @@ class SpreadGroup:
         parameters: the model's, each once.
     """
 
+    is_whole = False
+
     def __init__(self, ranks: Ranks, model: nn.Module, parameters: Sequence[Tensor]) -> None:
-        self.ranks = ranks
+        self._ranks = ranks
         self._parameters = parameters
         self._statistics = RunningStatistics(model)
         self._orders = [_memory_order(parameter) for parameter in parameters]
@@ -44,79 +98,99 @@ class SpreadGroup:
         self._first: Broadcast | None = None
         switch_off_wrappers(model)
 
-    def check_equality(self, settings: Mapping[str, Any]) -> None:
-        """Refuse, once, to start from different numbers: steps alike would keep them different for ever."""
+    def num_own(self, num_batches: int) -> int:
+        """Return how many mini-batches fall to this process."""
+        return self._ranks.num_own(num_batches)
+
+    def place(self, num_collected: int) -> int:
+        """Return where the next own mini-batch stands in the group."""
+        return self._ranks.place(num_collected)
+
+    def check(self, num_batches: int, refused: str | None = None) -> None:
+        """Refuse what cannot be spread."""
+        if refused is not None:
+            raise ValueError(
+                f"{refused} compares gradients of different processes with each other, which would send all of them; "
+                "choose another, or pass process_group=False to keep the group in one process"
+            )
+        self._ranks.check_share(num_batches)
+
+    def check_equality(self, settings: Callable[[], Mapping[str, Any]]) -> None:
+        """Compare checksums of settings and parameters, before anything of the model's size is sent."""
         if self._checked:
             return
-        plain = {name: value for name, value in settings.items() if isinstance(value, int | float | str)}
+        plain = {name: value for name, value in settings().items() if isinstance(value, int | float | str)}
         shapes = [(tuple(each.shape), str(each.dtype), each.requires_grad) for each in self._parameters]
         values = 0
         for each in self._parameters:
             content = each.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             values = zlib.crc32(content.numpy().tobytes(), values)
         described = zlib.crc32(repr((plain, shapes)).encode())
-        for rank, others in enumerate(self.ranks.numbers_of_all([described, values], self._parameters[0].device)):
+        for rank, others in enumerate(self._ranks.numbers_of_all([described, values], self._parameters[0].device)):
             if others[0] != described:
                 raise ValueError(
-                    f"process {rank} has other settings or other trainable parameters than process {self.ranks.rank}; "
+                    f"process {rank} has other settings or other trainable parameters than process {self._ranks.rank}; "
                     "build model and rule alike in all processes"
                 )
             if others[1] != values:
                 raise ValueError(
-                    f"the parameters of process {rank} differ from those of process {self.ranks.rank} before the first "
-                    "step; set the same seed before the model is built, load the same weights, or wrap the model in "
-                    "DistributedDataParallel, which sends those of the first process to all"
+                    f"the parameters of process {rank} differ from those of process {self._ranks.rank} before the "
+                    "first step; set the same seed before the model is built, load the same weights, or wrap the model "
+                    "in DistributedDataParallel, which sends those of the first process to all"
                 )
         self._checked = True
 
     def collect_statistics(self) -> None:
-        """Note what the last forward pass did to the running statistics."""
+        """Note what the last forward pass did to BatchNorm layers."""
         if self._statistics.num_layers:
             self._statistics.collect()
 
     def forget(self) -> None:
-        """Drop a half-collected group; all processes must do so, at the same place."""
+        """Drop a half-collected group; running statistics go back to its start."""
         self._first = None  # if it is still under way it will arrive, and nobody will read it
         self._uses = None
         self._statistics.go_back()
 
-    def begin_first(self, gradients: Gradients | None) -> None:
-        """Send the gradient of the first mini-batch, or get ready to receive it where it is none of the own ones."""
-        if self._first is None:
-            parts = {p: self._parameters[p].detach() for p in self._trainable()}
-            if gradients is not None:
-                parts = {p: gradients[p] if p in gradients else torch.zeros_like(each) for p, each in parts.items()}
-            self._first = self.ranks.begin_broadcast([self._flat(p, each) for p, each in parts.items()])
+    def number_of_first(self, number: int, device: torch.device) -> int:
+        """Return the first process's number."""
+        return self._ranks.number_of_first(number, device)
 
-    def first(self, *, wait: bool = True) -> Gradients:
-        """Return the gradient of the group's first mini-batch; a parameter that it did not touch has zeros.
+    def expect_first(self) -> None:
+        """Begin to receive, while the own backward pass runs."""
+        if self._first is None:  # else the backward pass is a second attempt
+            self._first = self._ranks.begin_broadcast(
+                [self._flat(p, self._parameters[p].detach()) for p in self._trainable()]
+            )
 
-        Args:
-            wait: until it has arrived everywhere; the process that sends it may read it before, but not overwrite it.
-        """
+    def send_first(self, gradients: Gradients, *, wait: bool) -> Gradients:
+        """Begin to send, while the own mini-batches go on."""
+        sent = [gradients[p] if p in gradients else torch.zeros_like(self._parameters[p]) for p in self._trainable()]
+        self._first = self._ranks.begin_broadcast(
+            [self._flat(p, each) for p, each in zip(self._trainable(), sent, strict=True)]
+        )
+        return self._shape(self._first.wait() if wait else self._first.vectors)
+
+    def receive_first(self) -> Gradients:
+        """Return the gradient when it has arrived."""
         assert self._first is not None
-        parts = self._first.wait() if wait else self._first.vectors
-        return {p: self._shaped(p, part) for p, part in zip(self._trainable(), parts, strict=True)}
+        return self._shape(self._first.wait())
 
-    def of_group(self, columns: Sequence[Tensor], num_batches: int) -> list[Tensor]:
-        """Return what the own mini-batches have, ``[own, ...]``, for all k of the group, ``[k, ...]``, in its order."""
+    def of_group(self, columns: tuple[Tensor, ...], num_batches: int) -> tuple[Tensor, ...]:
+        """Exchange all numbers in one small message, together with how often layers were used."""
         own = [column.reshape(len(column), -1).to(torch.float64) for column in columns]
         if self._statistics.num_layers:
             own.append(self._statistics.uses.to(torch.float64))
-        rows = self.ranks.rows_of_all(torch.cat(own, dim=1), num_batches)
+        rows = self._ranks.rows_of_all(torch.cat(own, dim=1), num_batches)
         parts = rows.split([each.shape[1] for each in own], dim=1)
         if self._statistics.num_layers:
             self._uses = parts[-1].round().long()
-        return [
+        return tuple(
             part.reshape(num_batches, *column.shape[1:]).to(column.dtype)
             for part, column in zip(parts, columns, strict=False)
-        ]
+        )
 
     def over_group(self, sums: Sequence[Gradients], blanks: Sequence[Blank], numbers: Tensor | None) -> Tensor | None:
-        """Turn the own sums into those over all mini-batches, in place; and add up ``numbers`` on the way.
-
-        A parameter that has a gradient in any process has one in all.
-        """
+        """Add up everything in one reduction; the first of a group brings the running statistics along."""
         positions = self._trainable()
         touched = [any(position in each for each in sums) for position in positions]
         vectors: list[Tensor] = []
@@ -128,9 +202,9 @@ class SpreadGroup:
         if numbers is not None:
             extras.append(numbers)
         if self._uses is not None:
-            places = slice(self.ranks.rank, None, self.ranks.size)
+            places = slice(self._ranks.rank, None, self._ranks.size)
             extras.append(self._statistics.own_part(self._uses, places))
-        totals = self.ranks.add_up([*vectors, *extras])
+        totals = self._ranks.add_up([*vectors, *extras])
         flags, *others = totals[len(vectors) :]
         # Who has touched all of them need not wait for the device to learn that others have.
         present = touched if all(touched) else (flags > 0).tolist()
@@ -143,6 +217,9 @@ class SpreadGroup:
             self._uses = None
             self._statistics.start()
         return others.pop() if others else None
+
+    def _shape(self, parts: list[Tensor]) -> Gradients:
+        return {p: self._shaped(p, part) for p, part in zip(self._trainable(), parts, strict=True)}
 
     def _trainable(self) -> list[int]:
         return [position for position, parameter in enumerate(self._parameters) if parameter.requires_grad]
@@ -161,3 +238,18 @@ class SpreadGroup:
 
 def _memory_order(tensor: Tensor) -> list[int]:
     return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+
+
+def share_group(
+    process_group: ProcessGroupChoice, model: nn.Module | None, parameters: Sequence[Tensor]
+) -> WholeGroup | SpreadGroup:
+    """Return how a group is collected: here alone, or together with the processes of ``process_group``."""
+    ranks = find_ranks(process_group)
+    if ranks is None:
+        return WholeGroup()
+    if model is None:
+        raise TypeError(
+            "a group that is spread over processes needs the model itself as model_or_parameters, to keep its "
+            "BatchNorm statistics equal; pass it, or process_group=False to keep the group in one process"
+        )
+    return SpreadGroup(ranks, model, parameters)

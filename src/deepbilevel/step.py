@@ -140,7 +140,7 @@ class Bilevel(GroupStep[StepReport]):
             solver=settings["solver"],
         )
         held = [f"{name}={settings[name]!r}" for name in ("solver", "validation") if settings[name] in _HOLDING]
-        self._check_spread(settings["num_batches"], refused=held[0] if held else None)
+        self._share.check(settings["num_batches"], refused=held[0] if held else None)
         if settings["per_layer"]:
             self._check_owners("per_layer=True")
         average = ValidationAverage.from_state(settings["validation_average"], self._parameters)
@@ -174,8 +174,8 @@ class Bilevel(GroupStep[StepReport]):
         self._finite: list[Tensor] = []
 
     def _get_ready(self) -> None:
-        if self._spread is not None and self._place > 0 and self._validation is None:
-            self._spread.begin_first(None)
+        if self._place > 0 and self._validation is None:
+            self._share.expect_first()
 
     def _add(self, gradients: Gradients) -> None:
         sq_norms = self._blocks.sq_norms(gradients)
@@ -185,14 +185,12 @@ class Bilevel(GroupStep[StepReport]):
         if self.validation == "k-fold":
             self._held.add(gradients, sq_norms)
         elif self._place == 0:
-            if self._spread is not None:
-                self._spread.begin_first(gradients)
-                # An average overwrites what is being sent.
-                gradients = self._spread.first(wait=self.validation == "momentum")
+            # An average overwrites what is being sent.
+            gradients = self._share.send_first(gradients, wait=self.validation == "momentum")
             self._keep_validation(gradients, sq_norms)
         else:
-            if self._validation is None and self._spread is not None:
-                received = self._spread.first()
+            if self._validation is None:
+                received = self._share.receive_first()
                 self._keep_validation(received, self._blocks.sq_norms(received))
             assert self._validation is not None
             self._compare(gradients, sq_norms, *self._validation)
@@ -221,7 +219,7 @@ class Bilevel(GroupStep[StepReport]):
 
     def _draw_for_others(self, place: int, dots: Tensor) -> None:
         """Draw the random weights of other processes' mini-batches: seeded alike, all draw as one process would."""
-        if self.weighting == "random" and self._spread is not None:
+        if self.weighting == "random" and not self._share.is_whole:
             for _ in range(self._num_drawn + 1, place):
                 torch.randn_like(dots)
             self._num_drawn = place
@@ -236,7 +234,7 @@ class Bilevel(GroupStep[StepReport]):
         norms = sq_norms.sqrt()
         if self._validation is None:
             raw_weights, agreement = self._validate_by_the_others(finite, sq_norms)
-        elif self._spread is None:
+        elif self._share.is_whole:
             raw_weights, agreement = self._validate_by_one(norms[1:], *self._validation)
         else:
             # The validation mini-batch has a row too, wherever it ran.

@@ -75,7 +75,7 @@ class AgreementFilter(GroupStep[FilterReport]):
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
-        self._check_spread(settings["num_batches"], refused="AgreementFilter")
+        self._share.check(settings["num_batches"], refused="AgreementFilter")
         self.max_cosine_distance: float = check_distance(settings["max_cosine_distance"])
         self.num_batches: int = int(settings["num_batches"])
         self._model = Blocks([0] * len(self._parameters))

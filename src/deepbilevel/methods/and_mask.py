@@ -58,7 +58,7 @@ class AndMask(GroupStep[ElementwiseReport]):
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
-        self._check_spread(settings["num_batches"])
+        self._share.check(settings["num_batches"])
         self.threshold: float = check_threshold(settings["threshold"])
         self.num_batches: int = int(settings["num_batches"])
         self._forget()

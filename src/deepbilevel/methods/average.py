@@ -57,7 +57,7 @@ class Average(GroupStep[GroupReport]):
             raise ValueError(f"num_batches must be at least 1, got {num_batches}")
         if not 0 <= leave_out < num_batches:
             raise ValueError(f"leave_out must lie in 0 .. num_batches - 1 = {num_batches - 1}, got {leave_out}")
-        self._check_spread(num_batches)
+        self._share.check(num_batches)
         self.num_batches: int = int(num_batches)  # numpy's do not survive a JSON checkpoint
         self.leave_out: int = int(leave_out)
         self._blocks = Blocks([0] * len(self._parameters))

@@ -59,7 +59,7 @@ class GsnrWeighted(GroupStep[ElementwiseReport]):
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
-        self._check_spread(settings["num_batches"])
+        self._share.check(settings["num_batches"])
         self.floor: float = check_floor(settings["floor"])
         self.num_batches: int = int(settings["num_batches"])
         self._forget()
@@ -103,7 +103,7 @@ class GsnrWeighted(GroupStep[ElementwiseReport]):
         """
         count = self._batches.count
         losses, norms = self._of_group(losses, self._batches.norms)
-        if self._spread is None:
+        if self._share.is_whole:
             return losses
         self._batches.complete(norms)
         own = {position: mean.clone() for position, mean in self._mean.items()}

@@ -73,7 +73,7 @@ class MedianOfThree(GroupStep[MedianReport]):
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
-        self._check_spread(settings["num_batches"])
+        self._share.check(settings["num_batches"])
         if settings["num_batches"] < _PARTS:
             raise ValueError(
                 f"num_batches must be at least {_PARTS} for a median of three, got {settings['num_batches']}"
