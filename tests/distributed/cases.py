@@ -83,7 +83,8 @@ def train(
     running = DistributedDataParallel(model) if wrapped and dist.is_initialized() else model
     step = STEPS[rule](running, num_batches=k, **settings)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
-    torch.manual_seed(1)
+    # Masks that are shared come from the first process, whatever the others' random numbers are.
+    torch.manual_seed(1 + rank if shared_dropout else 1)
     gradients, reports = [], []
     for seed in range(steps):
         for i, (x, y) in list(enumerate(group(k, seed, network, dtype)))[rank::size]:
@@ -103,5 +104,5 @@ def train(
         "reports": reports,
         "model": dict(model.state_dict()),
         "state": step.state_dict(),
-        "next random number": torch.rand(()) if shared_dropout or "random" in rule else None,
+        "next random number": torch.rand(()) if "random" in rule else None,
     }

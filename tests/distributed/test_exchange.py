@@ -23,18 +23,19 @@ def one_group(model, step, k, seed):
     return step.fill()
 
 
-def count_messages(rule, k, wrapped=False):
-    """Return the bytes of each message of the second step, and how many torch itself has seen."""
+def count_messages(rule, k, wrapped=False, step_before=True):
+    """Return the bytes of each message of a step, the second one, and how many torch itself has seen."""
     model = make_model("BatchNorm-like")
     running = DistributedDataParallel(model) if wrapped else model
     step = STEPS[rule](running, num_batches=k)
-    one_group(running, step, k, seed=0)  # which compares the parameters, once
+    if step_before:  # the first step compares the parameters, once
+        one_group(running, step, k, seed=0)
     sent = []
     originals = {name: getattr(dist, name) for name in SENT}
 
     def counted(name):
         def call(tensor, *arguments, **settings):
-            sent.append(tensor.numel() * tensor.element_size())
+            sent.append(tensor.numel() * tensor.element_size() if isinstance(tensor, torch.Tensor) else name)
             return originals[name](tensor, *arguments, **settings)
 
         return call
@@ -73,7 +74,13 @@ def test_the_cross_validated_gradient_needs_one_reduction_of_both_sums(two):
 
 
 def test_a_wrapped_model_sends_nothing_more(two):
-    assert two.run(count_messages, rule="bilevel", k=4, wrapped=True) == two.run(count_messages, rule="bilevel", k=4)
+    for step_before in (False, True):
+        plain, wrapped = (
+            two.run(count_messages, rule="bilevel", k=4, step_before=step_before, wrapped=wrapped)
+            for wrapped in (False, True)
+        )
+        assert wrapped == plain
+        assert [seen for _, seen in plain] == [3 if step_before else 4] * 2
 
 
 def refusal(make, **arguments):
