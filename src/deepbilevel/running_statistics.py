@@ -52,9 +52,10 @@ class RunningStatistics:
     def start(self) -> None:
         """Begin a group with the statistics as they are."""
         self._collected: list[tuple[Tensor, Tensor]] = []  # for each own mini-batch c_i and how often layers were used
+        self.at_start = torch.zeros(0)  # means and variances, layer by layer
         if self._layers:
             self._first = self._last = self._read()
-            self._at_start = torch.cat([part.flatten() for part in self._parts()])
+            self.at_start = torch.cat([part.flatten() for part in self._parts()])
 
     def go_back(self) -> None:
         """Drop what a half-collected group did to the statistics: it differs from process to process."""
@@ -99,7 +100,7 @@ class RunningStatistics:
 
     def _write(self, values: Tensor, counts: Tensor) -> None:
         scale, parts = self._scale(counts), self._parts()
-        values = torch.where(scale > 0, values / scale, self._at_start.to(values.device))  # 0: still as it was made
+        values = torch.where(scale > 0, values / scale, self.at_start.to(values.device))  # 0: still as it was made
         for part, value in zip(parts, values.split([part.numel() for part in parts]), strict=True):
             part.copy_(value.view_as(part))
         for layer, count in zip(self._layers, counts.unbind(), strict=True):

@@ -122,10 +122,10 @@ class SpreadGroup(WholeGroup):
         plain = {name: value for name, value in settings().items() if isinstance(value, int | float | str)}
         shapes = [(tuple(each.shape), str(each.dtype), each.requires_grad) for each in self._parameters]
         values = 0
-        for each in self._parameters:
+        for each in (*self._parameters, self._statistics.at_start):
             content = each.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             values = zlib.crc32(content.numpy().tobytes(), values)
-        described = zlib.crc32(repr((plain, shapes)).encode())
+        described = zlib.crc32(repr((plain, shapes, self._orders)).encode())
         for rank, others in enumerate(self._ranks.numbers_of_all([described, values], self._parameters[0].device)):
             if others[0] != described:
                 raise ValueError(
@@ -134,9 +134,10 @@ class SpreadGroup(WholeGroup):
                 )
             if others[1] != values:
                 raise ValueError(
-                    f"the parameters of process {rank} differ from those of process {self._ranks.rank} before the "
-                    "first step; set the same seed before the model is built, load the same weights, or wrap the model "
-                    "in DistributedDataParallel, which sends those of the first process to all"
+                    f"the parameters or BatchNorm statistics of process {rank} differ from those of process "
+                    f"{self._ranks.rank} before the first step; set the same seed before the model is built, load the "
+                    "same weights, or wrap the model in DistributedDataParallel, which sends those of the first "
+                    "process to all"
                 )
         self._checked = True
 
@@ -194,10 +195,13 @@ class SpreadGroup(WholeGroup):
         positions = self._trainable()
         touched = [any(position in each for each in sums) for position in positions]
         vectors: list[Tensor] = []
+        shapes: list[torch.Size] = []
         for each, blank in zip(sums, blanks, strict=True):
             for p in positions:
                 own = each.pop(p, None)
-                vectors.append(self._flat(p, blank(self._parameters[p].detach()) if own is None else own))
+                own = blank(self._parameters[p].detach()) if own is None else own
+                vectors.append(self._flat(p, own))
+                shapes.append(own.shape)
         extras = [torch.tensor(touched, device=vectors[0].device, dtype=vectors[0].dtype)]
         if numbers is not None:
             extras.append(numbers)
@@ -209,9 +213,9 @@ class SpreadGroup(WholeGroup):
         # Who has touched all of them need not wait for the device to learn that others have.
         present = touched if all(touched) else (flags > 0).tolist()
         for number, each in enumerate(sums):
-            parts = totals[number * len(positions) : (number + 1) * len(positions)]
-            found = zip(positions, parts, present, strict=True)
-            each.update({p: self._shaped(p, part) for p, part, is_there in found if is_there})
+            for i, (p, is_there) in enumerate(zip(positions, present, strict=True), start=number * len(positions)):
+                if is_there:
+                    each[p] = self._shaped(p, totals[i], shapes[i])
         if self._uses is not None:
             self._statistics.finish(others.pop(), self._uses)
             self._uses = None
@@ -219,7 +223,8 @@ class SpreadGroup(WholeGroup):
         return others.pop() if others else None
 
     def _shape(self, parts: list[Tensor]) -> Gradients:
-        return {p: self._shaped(p, part) for p, part in zip(self._trainable(), parts, strict=True)}
+        positions = self._trainable()
+        return {p: self._shaped(p, each, self._parameters[p].shape) for p, each in zip(positions, parts, strict=True)}
 
     def _trainable(self) -> list[int]:
         return [position for position, parameter in enumerate(self._parameters) if parameter.requires_grad]
@@ -228,12 +233,9 @@ class SpreadGroup(WholeGroup):
         """Return the numbers in the order of the parameter's memory, which is the same in all processes."""
         return tensor.permute(self._orders[position]).reshape(-1)
 
-    def _shaped(self, position: int, flat: Tensor) -> Tensor:
+    def _shaped(self, position: int, flat: Tensor, shape: torch.Size) -> Tensor:
         order = self._orders[position]
-        shape = [self._parameters[position].shape[dim] for dim in order]
-        if flat.numel() != self._parameters[position].numel():  # one number per output channel
-            shape = [size if dim == 0 else 1 for dim, size in zip(order, shape, strict=True)]
-        return flat.view(shape).permute([order.index(dim) for dim in range(len(order))])
+        return flat.view([shape[dim] for dim in order]).permute([order.index(dim) for dim in range(len(order))])
 
 
 def _memory_order(tensor: Tensor) -> list[int]:

@@ -27,6 +27,18 @@ class Branching(nn.Module):
         return self.left(x) if x[0, 0] < 0 else self.right(x)
 
 
+class Scalar(nn.Module):
+    """Has a parameter without dimensions and one without numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.none = nn.Parameter(torch.tensor(2.0)), nn.Parameter(torch.zeros(0, 4))
+        self.head = nn.Linear(192, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scale * self.head(x.flatten(1)) + self.none.sum(0)
+
+
 class Averaging(nn.Module):
     """BatchNorm whose statistics are plain means (``momentum=None``), one that is frozen, and one nobody uses."""
 
@@ -41,7 +53,7 @@ class Averaging(nn.Module):
         return self.head(self.frozen(self.means(x)).relu().mean(dim=(2, 3)))
 
 
-MODELS = {**NETWORKS, "branching": Branching, "averaging": Averaging}
+MODELS = {**NETWORKS, "branching": Branching, "averaging": Averaging, "scalar": Scalar}
 
 
 def make_model(name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -73,6 +85,7 @@ def train(
     wrapped: bool = False,
     channels_last: bool = False,
     whole: bool = False,
+    scaled: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
     """Train a few steps of SGD, on this process's share of every group, and return everything there is to compare."""
@@ -81,7 +94,8 @@ def train(
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     running = DistributedDataParallel(model) if wrapped and dist.is_initialized() else model
-    step = STEPS[rule](running, num_batches=k, **settings)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=scaled)
+    step = STEPS[rule](running, num_batches=k, scaler=scaler, **settings)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
     # Masks that are shared come from the first process, whatever the others' random numbers are.
     torch.manual_seed(1 + rank if shared_dropout else 1)
@@ -97,12 +111,14 @@ def train(
         gradients.append([None if p.grad is None else p.grad.clone() for p in model.parameters()])
         reports.append({field.name: getattr(report, field.name) for field in fields(report)})
         reports[-1]["skipped"], reports[-1]["applied"] = report.skipped, report.applied
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad()
     return {
         "gradients": gradients,
         "reports": reports,
         "model": dict(model.state_dict()),
         "state": step.state_dict(),
+        "scale": scaler.get_scale(),
         "next random number": torch.rand(()) if "random" in rule else None,
     }

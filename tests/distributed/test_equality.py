@@ -106,3 +106,13 @@ def test_channels_last_stays_channels_last(two):
 def test_a_process_that_opts_out_works_on_whole_groups_of_its_own(two):
     for result in two.run(train, rule="bilevel", k=4, whole=True, process_group=False):
         equal(result, train("bilevel", k=4))
+
+
+def test_parameters_of_odd_shapes(two):
+    check(two, rule="bilevel", k=4, network="scalar")
+    check(two, rule="cross-validated, per filter", k=4, network="scalar")
+
+
+def test_the_loss_scale_is_lowered_in_all_processes_where_one_overflowed(several):
+    assert check(several, rule="bilevel", k=5, scaled=True)["scale"] == 1024
+    assert check(several, rule="bilevel", k=5, scaled=True, bad=(2,))["scale"] == 512

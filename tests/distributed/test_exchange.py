@@ -122,6 +122,10 @@ def start_unequal(what):
     model = make_model("BatchNorm-like")
     if what == "values" and place()[0] == 1:
         model.head.bias.data[0] += 1e-9
+    if what == "statistics" and place()[0] == 1:
+        model.block[0].running_var[0] = 2.0
+    if what == "memory" and place()[0] == 1:
+        model = model.to(memory_format=torch.channels_last)
     if what == "frozen" and place()[0] == 1:
         model.stem.weight.requires_grad_(False)
     mu = 0.02 if what == "settings" and place()[0] == 1 else 0.01
@@ -131,7 +135,13 @@ def start_unequal(what):
 
 @pytest.mark.parametrize(
     ("what", "reason"),
-    [("values", "set the same seed"), ("settings", "build model and rule alike"), ("frozen", "trainable parameters")],
+    [
+        ("values", "set the same seed"),
+        ("statistics", "BatchNorm statistics of process"),
+        ("settings", "build model and rule alike"),
+        ("memory", "build model and rule alike"),
+        ("frozen", "trainable parameters"),
+    ],
 )
 def test_different_starts_are_refused_before_anything_is_sent(two, what, reason):
     for said in two.run(refusal, make=start_unequal, what=what):
