@@ -19,11 +19,13 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from deepbilevel.choice import choose
+from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Blocks, Gradients, add_gradients, silence_unless, widen_gradients
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.parameters import Parameters
 from deepbilevel.shrunken_updates import ShrunkenUpdates
+from deepbilevel.spread_group import wide_zeros
 
 Block = Literal["parameter", "filter", "layer", "model"]
 Shrink = Literal["gradient", "update"]
@@ -76,6 +78,8 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         optimizer: the one whose updates are shrunk; for ``shrink="update"`` alone. It gets two hooks, which go when
             this object goes, and is not changed otherwise.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+            nobody (``False``), or the members of a process group.
     """
 
     tolerates_bad_batches = True
@@ -89,8 +93,9 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         shrink: Shrink = "gradient",
         optimizer: Optimizer | None = None,
         scaler: GradScaler | None = None,
+        process_group: ProcessGroupChoice = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
         self._optimizer = optimizer
         if shrink == "gradient" and optimizer is not None:
             raise ValueError(
@@ -100,6 +105,7 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
+        self._share.check(settings["num_batches"])
         choose("block", settings["block"], get_args(Block))
         if settings["block"] == "layer":
             self._check_owners("block='layer'")
@@ -151,7 +157,11 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         add_gradients(self._sum, gradients)
 
     def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, CrossValidatedReport]:
-        norms = torch.stack(self._sq_norms).sqrt()
+        losses, norms = self._of_group(losses, torch.stack(self._sq_norms).sqrt())
+        if self._square_sums is None:
+            self._over_group(self._sum, self._squares, blanks=[wide_zeros, self._no_squares])
+        else:
+            self._square_sums = self._over_group(self._sum, numbers=self._square_sums)
         finite = torch.isfinite(norms)
         count = finite.sum().to(norms.dtype)
         if self._square_sums is None:
@@ -180,6 +190,9 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         if self.block == "parameter" or squares.ndim < 2:
             return squares
         return squares.sum(dim=tuple(range(1, squares.ndim)), keepdim=True)
+
+    def _no_squares(self, parameter: Tensor) -> Tensor:
+        return self._in_blocks(wide_zeros(parameter))
 
     def _shrink_blocks(self, count: Tensor, squares: Tensor) -> Tensor:
         factors = _agreement(self._blocks.sq_norms(self._sum), squares, count)

@@ -168,7 +168,7 @@ class WeightedGradientSum:
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
-        self._sum: Gradients = {}
+        self.gradients: Gradients = {}
 
     def add(self, weights: Tensor, gradients: Gradients) -> None:
         """Add ``weights[block] * gradient``. The gradients are used up: they are overwritten or kept."""
@@ -180,26 +180,26 @@ class WeightedGradientSum:
             # 0 * nan is nan: a weight of zero alone does not silence a gradient that is not finite.
             gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
         self._blocks.each(torch._foreach_mul_, gradients, weights)
-        add_gradients(self._sum, gradients)
+        add_gradients(self.gradients, gradients)
 
     def _add_at_once(self, weights: list[float], gradients: Gradients) -> None:
         """Do the same where weights are numbers: in one pass over memory, and in none if the weight is zero."""
         for weight, positions in zip(weights, self._blocks.present(gradients), strict=True):
-            known = [position for position in positions if position in self._sum]
+            known = [position for position in positions if position in self.gradients]
             if known and weight != 0:
-                sums = [self._sum[position] for position in known]
+                sums = [self.gradients[position] for position in known]
                 torch._foreach_add_(sums, [gradients[position] for position in known], alpha=weight)
             for position in positions:
-                if position not in self._sum:
+                if position not in self.gradients:
                     gradient = gradients[position]
-                    self._sum[position] = gradient.mul_(weight) if weight != 0 else gradient.zero_()
+                    self.gradients[position] = gradient.mul_(weight) if weight != 0 else gradient.zero_()
 
     def divided_by(self, divisors: Tensor) -> Gradients:
         """Return the sum divided by ``divisors[block]``; an infinite divisor gives zero. The sum is used up."""
-        self._blocks.each(torch._foreach_div_, self._sum, divisors)
-        for gradient in self._sum.values():
+        self._blocks.each(torch._foreach_div_, self.gradients, divisors)
+        for gradient in self.gradients.values():
             gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)  # weights beyond float's range: inf / inf
-        result, self._sum = self._sum, {}
+        result, self.gradients = self.gradients, {}
         return result
 
 

@@ -6,7 +6,7 @@ It never sees the optimizer either; whatever follows ``fill`` is the caller's or
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from numbers import Integral
@@ -16,8 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
+from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Gradients, put_gradients, scale_gradients, take_gradients
 from deepbilevel.parameters import Parameters, owning_modules, unique_parameters
+from deepbilevel.spread_group import Blank, share_group, wide_zeros
 
 ReportT = TypeVar("ReportT")
 Batch = TypeVar("Batch")
@@ -31,16 +33,24 @@ class GroupStep(ABC, Generic[ReportT]):
             among them; freezing and unfreezing later is noticed.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop. Pass unscaled losses to :meth:`backward`; ``fill``
             leaves scaled gradients, so ``scaler.unscale_``, ``scaler.step`` and ``scaler.update`` follow as usual.
+        process_group: who shares a group. ``None``: all processes, if ``torch.distributed`` is initialised when this
+            object is made and has more than one; else nobody. ``False``: nobody. A group of torch's: its members.
+            Every process then collects its share of the k mini-batches (mini-batch i belongs to rank i mod size), and
+            ``fill`` leaves the same gradient and the same report, of all k, in all of them. The model itself must be
+            given, and hold the same numbers everywhere.
     """
 
     num_batches: int
     tolerates_bad_batches: bool = False
     """Whether a mini-batch whose gradient is not finite is left out, instead of spoiling the step."""
 
-    def __init__(self, model_or_parameters: Parameters, *, scaler: GradScaler | None) -> None:
+    def __init__(
+        self, model_or_parameters: Parameters, *, scaler: GradScaler | None, process_group: ProcessGroupChoice
+    ) -> None:
         self._parameters = unique_parameters(model_or_parameters)
         is_module = isinstance(model_or_parameters, nn.Module)
         self._owners = owning_modules(model_or_parameters) if is_module else None
+        self._share = share_group(process_group, model_or_parameters if is_module else None, self._parameters)
         if scaler is not None and not isinstance(scaler, GradScaler):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"scaler must be a torch.amp.GradScaler, got {scaler!r}; pass the one your loop steps with")
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
@@ -67,24 +77,56 @@ class GroupStep(ABC, Generic[ReportT]):
                 "pass the model itself as model_or_parameters, not its parameters"
             )
 
+    @property
+    def _num_own(self) -> int:
+        """How many of the k mini-batches this process collects."""
+        return self._share.num_own(self.num_batches)
+
+    @property
+    def _place(self) -> int:
+        """The place in the group of the mini-batch that comes next, counted from zero."""
+        return self._share.place(self.num_collected)
+
+    def _of_group(self, *columns: Tensor) -> tuple[Tensor, ...]:
+        """Return numbers per mini-batch for the whole group; for :meth:`_combine`, once, before :meth:`_over_group`."""
+        return self._share.of_group(columns, self.num_batches)
+
+    def _over_group(
+        self, *sums: Gradients, blanks: Sequence[Blank] | None = None, numbers: Tensor | None = None
+    ) -> Tensor | None:
+        """Complete sums over the own mini-batches to sums over the whole group, in place; ``numbers`` are returned.
+
+        Args:
+            sums: of one entry per parameter; all that :meth:`_combine` needs at once, for each call is a reduction.
+            blanks: for each sum what makes the zeros of a parameter that has none here; its own shape in float32 or
+                more unless given.
+            numbers: a tensor that is to be added up as well.
+        """
+        return self._share.over_group(sums, [wide_zeros] * len(sums) if blanks is None else blanks, numbers)
+
+    def _get_ready(self) -> None:
+        """Start what may go on during the backward pass that is about to run."""
+
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self._settings().items())
         return f"{type(self).__name__}({settings})"
 
     @property
     def num_collected(self) -> int:
-        """How many mini-batches of the current group have been handed to :meth:`backward`."""
+        """How many mini-batches of the current group have been handed to :meth:`backward`, in this process."""
         return len(self._losses)
 
     @property
     def full(self) -> bool:
-        """Whether all k mini-batches of the group are in and :meth:`fill` is due."""
-        return self.num_collected == self.num_batches
+        """Whether all k mini-batches of the group, or this process's share, are in and :meth:`fill` is due."""
+        return self.num_collected == self._num_own
 
     def backward(self, loss: Tensor) -> None:
         """Collect one mini-batch: call it where ``loss.backward()`` stood. ``.grad`` is empty until :meth:`fill`."""
         self._check_loss(loss)
         self._lower_scale_after_overflow()
+        self._share.check_equality(self._settings)
+        self._get_ready()
         before = [parameter.grad for parameter in self._parameters]
         for parameter in self._parameters:
             parameter.grad = None
@@ -97,6 +139,7 @@ class GroupStep(ABC, Generic[ReportT]):
                 parameter.grad = gradient
             raise
         try:
+            self._share.collect_statistics()
             if self._scaler is not None:
                 scale_gradients(gradients, self._scale(loss.device).reciprocal())
             self._add(gradients)
@@ -109,7 +152,7 @@ class GroupStep(ABC, Generic[ReportT]):
         """Write the group's gradient to ``.grad``, replacing what is there, and start the next group."""
         if not self.full:
             raise RuntimeError(
-                f"fill() needs a full group, got {self.num_collected} of num_batches={self.num_batches} losses; "
+                f"fill() needs a full group, got {self.num_collected} of {self._expected()} losses; "
                 "call backward() for each mini-batch first, and fill() when `full` is true"
             )
         gradients, finite, report = self._combine(torch.stack(self._losses))
@@ -121,9 +164,14 @@ class GroupStep(ABC, Generic[ReportT]):
         return report
 
     def reset(self) -> None:
-        """Drop a half-collected group, as after an interrupted epoch; ``.grad`` is left alone."""
+        """Drop a half-collected group, as after an interrupted epoch; ``.grad`` is left alone.
+
+        Processes that share a group must all do so at the same place. BatchNorm's running statistics then go back to
+        what they were before the group.
+        """
         self._losses = []
         self._dropout_seed = None
+        self._share.forget()
         self._forget()
 
     def step_over(
@@ -132,7 +180,8 @@ class GroupStep(ABC, Generic[ReportT]):
         """Run a whole group: forward and backward of k mini-batches, then :meth:`fill`.
 
         Args:
-            group: the k mini-batches, validation first; or an iterator, of which the next k are taken.
+            group: the k mini-batches, validation first, or this process's share of them; or an iterator, of which
+                the next ones are taken.
             loss_of: computes the loss of one mini-batch, forward pass included.
             shared_dropout: draw the same dropout masks for all k forward passes.
         """
@@ -142,19 +191,19 @@ class GroupStep(ABC, Generic[ReportT]):
                 "call fill() or reset() first"
             )
         # A loader's iterator has a length too, but is meant to be taken from.
-        if isinstance(group, Sized) and not isinstance(group, Iterator) and len(group) != self.num_batches:
+        if isinstance(group, Sized) and not isinstance(group, Iterator) and len(group) != self._num_own:
             raise ValueError(
-                f"group has {len(group)} mini-batches, expected num_batches={self.num_batches}; "
+                f"group has {len(group)} mini-batches, expected {self._expected()}; "
                 "to take the next ones of a loader, pass iter(loader) and keep it"
             )
         try:
-            for batch in islice(group, self.num_batches):
+            for batch in islice(group, self._num_own):
                 with self.shared_dropout() if shared_dropout else nullcontext():
                     loss = loss_of(batch)
                 self.backward(loss)
             if not self.full:
                 raise ValueError(
-                    f"group ended after {self.num_collected} mini-batches, expected num_batches={self.num_batches}; "
+                    f"group ended after {self.num_collected} mini-batches, expected {self._expected()}; "
                     "let the sampler yield whole groups"
                 )
         except BaseException:
@@ -170,7 +219,7 @@ class GroupStep(ABC, Generic[ReportT]):
         not disturbed: the masks come from a seed that is drawn once per group.
         """
         if self._dropout_seed is None:
-            self._dropout_seed = int(torch.randint(2**62, ()))
+            self._dropout_seed = self._share.number_of_first(int(torch.randint(2**62, ())), self._device())
         device = self._device()
         accelerators = [] if device.type == "cpu" else [device]
         with torch.random.fork_rng(accelerators, device_type="cuda" if device.type == "cpu" else device.type):
@@ -211,9 +260,7 @@ class GroupStep(ABC, Generic[ReportT]):
 
     def _check_loss(self, loss: Tensor) -> None:
         if self.full:
-            raise RuntimeError(
-                f"backward() was called once more than num_batches={self.num_batches} times; call fill() first"
-            )
+            raise RuntimeError(f"backward() was called once more than {self._expected()} times; call fill() first")
         if not isinstance(loss, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"loss must be a tensor, got {type(loss).__name__}; pass what the criterion returned")
         if loss.numel() != 1:
@@ -235,9 +282,13 @@ class GroupStep(ABC, Generic[ReportT]):
     def _check_between_groups(self, call: str) -> None:
         if self._losses:
             raise RuntimeError(
-                f"{call} falls into a group of which {self.num_collected} of {self.num_batches} mini-batches are "
+                f"{call} falls into a group of which {self.num_collected} of {self._num_own} mini-batches are "
                 "collected; call it right after fill(), or reset() first"
             )
+
+    def _expected(self) -> str:
+        own = "" if self._share.is_whole else f"this process's {self._num_own} of "
+        return f"{own}num_batches={self.num_batches}"
 
     def _scaled(self, loss: Tensor) -> Tensor:
         return loss if self._scaler is None else self._scaler.scale(loss)

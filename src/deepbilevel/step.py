@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Blocks, Gradients, HeldGradients, WeightedGradientSum
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
@@ -33,6 +34,7 @@ from deepbilevel.rule import (
 from deepbilevel.validation_average import ValidationAverage
 
 Solver = Literal["diagonal", "exact"]
+_HOLDING = ("exact", "k-fold")  # choices that need all k gradients at once
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -89,6 +91,8 @@ class Bilevel(GroupStep[StepReport]):
             too. ``"k-fold"`` is for each mini-batch the mean of the others: all k train, and all k gradients are held.
         validation_momentum: of ``"momentum"``: ``g_v <- m g_v + (1 - m) g_first``, from 0 to less than 1.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+            nobody (``False``), or the members of a process group.
     """
 
     tolerates_bad_batches = True
@@ -107,8 +111,9 @@ class Bilevel(GroupStep[StepReport]):
         validation: Validation = "first",
         validation_momentum: float = 0.9,
         scaler: GradScaler | None = None,
+        process_group: ProcessGroupChoice = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
         self._choose(
             num_batches=num_batches,
             mu=mu,
@@ -134,6 +139,8 @@ class Bilevel(GroupStep[StepReport]):
             validation_momentum=settings["validation_momentum"],
             solver=settings["solver"],
         )
+        held = [f"{name}={settings[name]!r}" for name in ("solver", "validation") if settings[name] in _HOLDING]
+        self._share.check(settings["num_batches"], refused=held[0] if held else None)
         if settings["per_layer"]:
             self._check_owners("per_layer=True")
         average = ValidationAverage.from_state(settings["validation_average"], self._parameters)
@@ -157,13 +164,18 @@ class Bilevel(GroupStep[StepReport]):
         return settings | {"validation_average": self._average.state_dict()}
 
     def _forget(self) -> None:
-        self._validation: tuple[Gradients, Tensor] | None = None  # the gradient and its norms
+        self._validation: tuple[Gradients, Tensor, Tensor] | None = None  # the gradient, its norms, whether finite
+        self._num_drawn = 0  # random weights of others' mini-batches and the own ones
         self._sum = WeightedGradientSum(self._blocks)
         self._held = HeldGradients(self._blocks)  # by the exact solver and by k-fold validation only
         self._raw_weights: list[Tensor] = []
         self._dots: list[Tensor] = []
         self._sq_norms: list[Tensor] = []
         self._finite: list[Tensor] = []
+
+    def _get_ready(self) -> None:
+        if self._place > 0 and self._validation is None:
+            self._share.expect_first()
 
     def _add(self, gradients: Gradients) -> None:
         sq_norms = self._blocks.sq_norms(gradients)
@@ -172,25 +184,45 @@ class Bilevel(GroupStep[StepReport]):
         self._finite.append(torch.isfinite(sq_norms).all())
         if self.validation == "k-fold":
             self._held.add(gradients, sq_norms)
-        elif self._validation is None:
-            if self.validation == "momentum":
-                momentum = sq_norms.new_full((), self.validation_momentum)
-                gradients = self._average.with_gradient(gradients, self._finite[0], momentum)
-                sq_norms = self._blocks.sq_norms(gradients)
-            self._validation = gradients, sq_norms.sqrt()
+        elif self._place == 0:
+            # An average overwrites what is being sent.
+            gradients = self._share.send_first(gradients, wait=self.validation == "momentum")
+            self._keep_validation(gradients, sq_norms)
         else:
+            if self._validation is None:
+                received = self._share.receive_first()
+                self._keep_validation(received, self._blocks.sq_norms(received))
+            assert self._validation is not None
             self._compare(gradients, sq_norms, *self._validation)
 
-    def _compare(self, gradients: Gradients, sq_norms: Tensor, validation: Gradients, validation_norms: Tensor) -> None:
+    def _keep_validation(self, gradients: Gradients, sq_norms: Tensor) -> None:
+        finite = torch.isfinite(sq_norms).all()
+        if self.validation == "momentum":
+            momentum = sq_norms.new_full((), self.validation_momentum)
+            gradients = self._average.with_gradient(gradients, finite, momentum)
+            sq_norms = self._blocks.sq_norms(gradients)
+        self._validation = gradients, sq_norms.sqrt(), finite
+
+    def _compare(
+        self, gradients: Gradients, sq_norms: Tensor, validation: Gradients, validation_norms: Tensor, sound: Tensor
+    ) -> None:
         dots = self._blocks.dots(validation, gradients)
-        dots = torch.where(self._finite[0] & self._finite[-1], dots, torch.nan)
+        dots = torch.where(sound & self._finite[-1], dots, torch.nan)
         self._dots.append(dots)
         if self.solver == "exact":
             self._held.add(gradients, sq_norms)
         else:
+            self._draw_for_others(self._place, dots)
             weights = self._weigh(dots, sq_norms, validation_norms)
             self._raw_weights.append(weights)
             self._sum.add(weights, gradients)
+
+    def _draw_for_others(self, place: int, dots: Tensor) -> None:
+        """Draw the random weights of other processes' mini-batches: seeded alike, all draw as one process would."""
+        if self.weighting == "random" and not self._share.is_whole:
+            for _ in range(self._num_drawn + 1, place):
+                torch.randn_like(dots)
+            self._num_drawn = place
 
     def _weigh(self, dots: Tensor, sq_norms: Tensor, validation_norms: Tensor) -> Tensor:
         if self.weighting == "cosine":
@@ -202,8 +234,20 @@ class Bilevel(GroupStep[StepReport]):
         norms = sq_norms.sqrt()
         if self._validation is None:
             raw_weights, agreement = self._validate_by_the_others(finite, sq_norms)
-        else:
+        elif self._share.is_whole:
             raw_weights, agreement = self._validate_by_one(norms[1:], *self._validation)
+        else:
+            # The validation mini-batch has a row too, wherever it ran.
+            num_rows = len(norms)
+            own = norms[num_rows - len(self._dots) :]
+            rows = [
+                torch.cat([each.new_zeros(num_rows - len(each), *each.shape[1:]), each])
+                for each in self._validate_by_one(own, *self._validation)
+            ]
+            losses, finite, norms, raw_weights, agreement = self._of_group(losses, finite, norms, *rows)
+            raw_weights, agreement = raw_weights[1:], agreement[1:]
+            self._draw_for_others(self.num_batches, norms[0])
+            self._over_group(self._sum.gradients)
         divisors = l1_divisor(raw_weights)
         if not self.normalize:
             divisors = torch.where(torch.isfinite(divisors), 1.0, divisors)
@@ -217,18 +261,20 @@ class Bilevel(GroupStep[StepReport]):
             columns = {name: column.squeeze(1) for name, column in columns.items()}
         return self._sum.divided_by(divisors), finite, StepReport(**columns, losses=losses, finite=finite)
 
-    def _validate_by_one(self, norms: Tensor, validation: Gradients, validation_norms: Tensor) -> tuple[Tensor, Tensor]:
+    def _validate_by_one(
+        self, norms: Tensor, validation: Gradients, validation_norms: Tensor, sound: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Complete the sum; return weights and agreement of the ``k - 1`` training mini-batches."""
-        dots = torch.stack(self._dots)  # [k - 1, blocks]
+        dots = torch.stack(self._dots) if self._dots else norms  # [k - 1, blocks]
         if self.solver == "exact":
             raw_weights = exact_weights(self._held.gram(), dots.T, lam=self.lam, mu=self.mu).T
             if self.weighting != "cosine":  # which is refused with this solver
                 raw_weights = reweigh(raw_weights, dots, self.weighting)
             self._held.add_to(self._sum, raw_weights)
         else:
-            raw_weights = torch.stack(self._raw_weights)
+            raw_weights = torch.stack(self._raw_weights) if self._dots else norms
         if self.validation == "momentum":
-            self._average.keep(validation, self._finite[0])
+            self._average.keep(validation, sound)
         return raw_weights, cosines(dots, norms, validation_norms)
 
     def _validate_by_the_others(self, finite: Tensor, sq_norms: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Blocks, Gradients, blend_gradients, scale_gradients
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
@@ -54,6 +55,8 @@ class AgreementFilter(GroupStep[FilterReport]):
         num_batches: k, the number of mini-batches in a group.
         max_cosine_distance: up to which ``1 - cosine`` a mini-batch agrees, in 0 .. 2; the authors recommend 0.9 to 1.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+            nobody (``False``), or the members of a process group.
     """
 
     tolerates_bad_batches = True
@@ -65,12 +68,14 @@ class AgreementFilter(GroupStep[FilterReport]):
         num_batches: int,
         max_cosine_distance: float = 0.97,
         scaler: GradScaler | None = None,
+        process_group: ProcessGroupChoice = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
         self._choose(num_batches=num_batches, max_cosine_distance=max_cosine_distance)
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
+        self._share.check(settings["num_batches"], refused="AgreementFilter")
         self.max_cosine_distance: float = check_distance(settings["max_cosine_distance"])
         self.num_batches: int = int(settings["num_batches"])
         self._model = Blocks([0] * len(self._parameters))

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Gradients
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.methods.finite_batches import ElementwiseReport, FiniteBatches, apply_factors
@@ -37,6 +38,8 @@ class AndMask(GroupStep[ElementwiseReport]):
         threshold: how much of the signs must be left when they are added up; 0 keeps everything, 1 asks all to agree,
             and 0.5 three of four.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+            nobody (``False``), or the members of a process group.
     """
 
     tolerates_bad_batches = True
@@ -48,12 +51,14 @@ class AndMask(GroupStep[ElementwiseReport]):
         num_batches: int,
         threshold: float = 0.5,
         scaler: GradScaler | None = None,
+        process_group: ProcessGroupChoice = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
         self._choose(num_batches=num_batches, threshold=threshold)
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
+        self._share.check(settings["num_batches"])
         self.threshold: float = check_threshold(settings["threshold"])
         self.num_batches: int = int(settings["num_batches"])
         self._forget()
@@ -76,6 +81,9 @@ class AndMask(GroupStep[ElementwiseReport]):
                 self._sum[position], self._signs[position] = gradient, gradient.sign()
 
     def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, ElementwiseReport]:
+        losses, norms = self._of_group(losses, self._batches.norms)
+        self._batches.complete(norms)
+        self._over_group(self._sum, self._signs)
         count = self._batches.count
         # 15 of 25 are 0.6, also where 0.6 * 25 is rounded to a little more than 15.
         needed = self.threshold * count * (1 - 1e-6)

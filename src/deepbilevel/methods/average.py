@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Blocks, Gradients
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep
@@ -31,6 +32,8 @@ class Average(GroupStep[GroupReport]):
         num_batches: how many mini-batches make a step.
         leave_out: how many of them, from the first, are computed and not learned from, as bilevel does with one.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+            nobody (``False``), or the members of a process group.
     """
 
     def __init__(
@@ -40,8 +43,9 @@ class Average(GroupStep[GroupReport]):
         num_batches: int,
         leave_out: int = 0,
         scaler: GradScaler | None = None,
+        process_group: ProcessGroupChoice = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
         self._choose(num_batches=num_batches, leave_out=leave_out)
 
     def _choose(self, **settings: Any) -> None:
@@ -53,6 +57,7 @@ class Average(GroupStep[GroupReport]):
             raise ValueError(f"num_batches must be at least 1, got {num_batches}")
         if not 0 <= leave_out < num_batches:
             raise ValueError(f"leave_out must lie in 0 .. num_batches - 1 = {num_batches - 1}, got {leave_out}")
+        self._share.check(num_batches)
         self.num_batches: int = int(num_batches)  # numpy's do not survive a JSON checkpoint
         self.leave_out: int = int(leave_out)
         self._blocks = Blocks([0] * len(self._parameters))
@@ -67,7 +72,7 @@ class Average(GroupStep[GroupReport]):
 
     def _add(self, gradients: Gradients) -> None:
         self._sq_norms.append(self._blocks.sq_norms(gradients))
-        if self.num_collected < self.leave_out:
+        if self._place < self.leave_out:
             return
         for key, gradient in gradients.items():
             held = self._sum.get(key)
@@ -75,9 +80,11 @@ class Average(GroupStep[GroupReport]):
 
     def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, GroupReport]:
         num_used = self.num_batches - self.leave_out
+        losses, sq_norms = self._of_group(losses, torch.stack(self._sq_norms))
+        self._over_group(self._sum, blanks=[torch.zeros_like])
         for gradient in self._sum.values():
             gradient.div_(num_used)  # a plain number: 1/3 as a tensor would have float32's precision
-        finite = torch.isfinite(torch.stack(self._sq_norms)).all(dim=1)
+        finite = torch.isfinite(sq_norms).all(dim=1)
         weights = torch.full((num_used,), 1 / num_used, device=losses.device)
         # A scaler finds in `.grad` what was learned from; to be told again, it would lower its scale twice.
         return self._sum, finite[: self.leave_out], GroupReport(weights=weights, losses=losses, finite=finite)

@@ -33,6 +33,10 @@ class FiniteBatches:
         silence_unless(finite, gradients)
         return gradients, finite
 
+    def complete(self, norms: Tensor) -> None:
+        """Go on with the lengths of the whole group, where this process has seen a share of it."""
+        self._norms = list(norms.unbind())
+
     @property
     def norms(self) -> Tensor:
         """Length of each gradient."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Gradients
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.methods.finite_batches import ElementwiseReport, FiniteBatches, apply_factors
@@ -38,6 +39,8 @@ class GsnrWeighted(GroupStep[ElementwiseReport]):
         num_batches: k, the number of mini-batches in a group.
         floor: the smallest factor; 1 is plain averaging.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+            nobody (``False``), or the members of a process group.
     """
 
     tolerates_bad_batches = True
@@ -49,12 +52,14 @@ class GsnrWeighted(GroupStep[ElementwiseReport]):
         num_batches: int,
         floor: float = 0.1,
         scaler: GradScaler | None = None,
+        process_group: ProcessGroupChoice = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
         self._choose(num_batches=num_batches, floor=floor)
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
+        self._share.check(settings["num_batches"])
         self.floor: float = check_floor(settings["floor"])
         self.num_batches: int = int(settings["num_batches"])
         self._forget()
@@ -82,12 +87,36 @@ class GsnrWeighted(GroupStep[ElementwiseReport]):
             self._deviations[position].addcmul_(change.square_(), growth.to(mean))
 
     def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, ElementwiseReport]:
+        losses = self._join(losses)
         comparable = self._batches.count > 1
         for position, mean in self._mean.items():
             ratios = mean.square().div_(self._deviations[position])
             self._deviations[position] = self._factors(ratios).mul_(comparable)
         shared = apply_factors(self._mean, self._deviations)
         return self._mean, self._batches.finite, self._batches.report(losses, shared)
+
+    def _join(self, losses: Tensor) -> Tensor:
+        """Go on with the whole group where this process has seen a share of it; return all losses.
+
+        Deviations from the own mean become those from the mean of all, ``sum (g - m)^2 = sum (g - m_own)^2 + n_own
+        (m_own - m)^2``: with sums of squares a small variance would be lost here too.
+        """
+        count = self._batches.count
+        losses, norms = self._of_group(losses, self._batches.norms)
+        if self._share.is_whole:
+            return losses
+        self._batches.complete(norms)
+        own = {position: mean.clone() for position, mean in self._mean.items()}
+        for mean in self._mean.values():
+            mean.mul_(count)
+        self._over_group(self._mean)
+        for position, mean in self._mean.items():
+            mean.div_(self._batches.count.clamp(min=1))
+            change = own[position].sub_(mean) if position in own else -mean
+            deviations = self._deviations.setdefault(position, torch.zeros_like(mean))
+            deviations.addcmul_(change.square_(), count.to(mean))
+        self._over_group(self._deviations)
+        return losses
 
     def _factors(self, ratios: Tensor) -> Tensor:
         ratios.nan_to_num_(nan=0.0, posinf=torch.inf)  # 0 / 0: a gradient of zero has no signal

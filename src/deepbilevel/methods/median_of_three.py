@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Gradients, add_gradients
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
@@ -53,16 +54,26 @@ class MedianOfThree(GroupStep[MedianReport]):
         model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``.
         num_batches: k, the number of mini-batches in a group, at least three.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+            nobody (``False``), or the members of a process group.
     """
 
     tolerates_bad_batches = True
 
-    def __init__(self, model_or_parameters: Parameters, *, num_batches: int, scaler: GradScaler | None = None) -> None:
-        super().__init__(model_or_parameters, scaler=scaler)
+    def __init__(
+        self,
+        model_or_parameters: Parameters,
+        *,
+        num_batches: int,
+        scaler: GradScaler | None = None,
+        process_group: ProcessGroupChoice = None,
+    ) -> None:
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
         self._choose(num_batches=num_batches)
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
+        self._share.check(settings["num_batches"])
         if settings["num_batches"] < _PARTS:
             raise ValueError(
                 f"num_batches must be at least {_PARTS} for a median of three, got {settings['num_batches']}"
@@ -79,10 +90,12 @@ class MedianOfThree(GroupStep[MedianReport]):
 
     def _add(self, gradients: Gradients) -> None:
         gradients, _ = self._batches.take(gradients)
-        add_gradients(self._parts[self.num_collected % _PARTS], gradients)
+        add_gradients(self._parts[self._place % _PARTS], gradients)
 
     def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, MedianReport]:
-        norms, finite = self._batches.norms, self._batches.finite
+        losses, norms = self._of_group(losses, self._batches.norms)
+        self._over_group(*self._parts)
+        finite = torch.isfinite(norms)
         counts = torch.stack([finite[part::_PARTS].sum() for part in range(_PARTS)]).to(norms.dtype)
         sound = (counts > 0).all()
         learned = torch.zeros_like(sound)

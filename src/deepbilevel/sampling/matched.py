@@ -13,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 from torch.utils.data import Sampler
 
+from deepbilevel.distributed import ProcessGroupChoice, find_ranks
 from deepbilevel.sampling.draws import Draw, ShuffledDeck, StratifiedDraw
 from deepbilevel.sampling.labels import Indices, Labels, one_class, read_classes
 from deepbilevel.sampling.pools import OnRare, reserve_holdout, split_pools
@@ -53,6 +54,10 @@ class MatchedGroups(Sampler[list[int]]):
             each class within one of its expected count.
         on_rare: what to do with a class too small to give each mini-batch one image: ``"raise"``, ``"repeat"`` its
             images within a group, or ``"drop"`` it.
+        process_group: who shares a group, as for :class:`~deepbilevel.Bilevel`: all processes of
+            ``torch.distributed`` where it is initialised (``None``), nobody (``False``), or the members of a process
+            group. All of them draw the same groups, and each yields its own mini-batches of every group. The state
+            is the same in all of them, and whatever their number.
 
     Attributes:
         num_groups: groups, and so optimizer steps, in an epoch: ``images // (num_batches * batch_size)``.
@@ -70,10 +75,15 @@ class MatchedGroups(Sampler[list[int]]):
         holdout: float | Sequence[int] | None = None,
         draw: Draw = "shuffled",
         on_rare: OnRare = "raise",
+        process_group: ProcessGroupChoice = None,
     ) -> None:
         self.num_batches = num_batches = _whole("num_batches", num_batches, at_least=2)
         self.batch_size = batch_size = _whole("batch_size", batch_size, at_least=1)
         self.seed = seed = _whole("seed", seed, at_least=0)
+        ranks = find_ranks(process_group)
+        if ranks is not None:
+            ranks.check_share(num_batches)
+        self._places = range(num_batches) if ranks is None else range(ranks.rank, num_batches, ranks.size)
         _check_choice("draw", draw, get_args(Draw))
         _check_choice("on_rare", on_rare, get_args(OnRare))
         # Three independent streams, so that who is held out does not depend on how ties between anchors fell.
@@ -112,17 +122,20 @@ class MatchedGroups(Sampler[list[int]]):
         self._next = self._here = (0, 0)
 
     def __len__(self) -> int:
-        """Return the number of mini-batches in an epoch."""
-        return self.num_groups * self.num_batches
+        """Return the number of mini-batches in an epoch, or of this process's share of them."""
+        return self.num_groups * len(self._places)
 
     def __iter__(self) -> Iterator[list[int]]:
         epoch, done = self._next
         # Set at the start, not at the end: a pass that is broken off is followed by a new one, not by itself again.
         self._next = (epoch + 1, 0)
-        for batch in self._epoch(epoch).reshape(len(self), self.batch_size)[done:]:
-            done += 1
-            self._here = (epoch, done)
-            yield batch.tolist()
+        for group, batches in enumerate(self._epoch(epoch)):
+            for place in self._places:
+                if group * self.num_batches + place >= done:
+                    # Up to the next one that is yielded here: between two groups all processes are at the same place.
+                    after = min(place + self._places.step, self.num_batches)
+                    self._here = (epoch, group * self.num_batches + after)
+                    yield batches[place].tolist()
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be this epoch, from its start; going on in order, or from a loaded state, needs no call."""
@@ -139,11 +152,11 @@ class MatchedGroups(Sampler[list[int]]):
         epoch, done = self._here
         if num_groups is not None:
             done = _whole("num_groups", num_groups, at_least=0) * self.num_batches
-            if done > len(self):
+            if done > self._epoch_length:
                 raise ValueError(
                     f"num_groups must count this epoch's groups, at most {self.num_groups}, got {num_groups}"
                 )
-        if done >= len(self):
+        if done >= self._epoch_length:
             epoch, done = epoch + 1, 0
         return {"epoch": epoch, "position": done, "settings": dict(self._settings)}
 
@@ -159,9 +172,14 @@ class MatchedGroups(Sampler[list[int]]):
                     "build the sampler from the same labels and settings to continue"
                 )
         epoch, position = (_whole(name, state[name], at_least=0) for name in ("epoch", "position"))
-        if position >= len(self):
-            raise ValueError(f"position {position} lies beyond the epoch of {len(self)} mini-batches")
+        if position >= self._epoch_length:
+            raise ValueError(f"position {position} lies beyond the epoch of {self._epoch_length} mini-batches")
         self._next = self._here = (epoch, position)
+
+    @property
+    def _epoch_length(self) -> int:
+        """How many mini-batches an epoch has in all processes together; positions count these."""
+        return self.num_groups * self.num_batches
 
     def _check_groups_can_be_filled(self) -> None:
         needed = self.num_batches * self.batch_size

@@ -1,0 +1,224 @@
+"""What is sent per step, what is refused, and what stays together when something else happens in between."""
+
+import pytest
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
+
+from deepbilevel import Bilevel
+from tests.contracts.loop import STEPS
+from tests.distributed.cases import group, make_model, place, train
+from tests.distributed.test_equality import equal, same
+
+SENT = ("all_reduce", "broadcast", "all_gather")
+
+
+def one_group(model, step, k, seed):
+    rank, size = place()
+    for x, y in group(k, seed, "BatchNorm-like", torch.float64)[rank::size]:
+        step.backward(F.cross_entropy(model(x), y))
+    return step.fill()
+
+
+def count_messages(rule, k, wrapped=False, step_before=True):
+    """Return the bytes of each message of a step, the second one, and how many torch itself has seen."""
+    model = make_model("BatchNorm-like")
+    running = DistributedDataParallel(model) if wrapped else model
+    step = STEPS[rule](running, num_batches=k)
+    if step_before:  # the first step compares the parameters, once
+        one_group(running, step, k, seed=0)
+    sent = []
+    originals = {name: getattr(dist, name) for name in SENT}
+
+    def counted(name):
+        def call(tensor, *arguments, **settings):
+            sent.append(tensor.numel() * tensor.element_size() if isinstance(tensor, torch.Tensor) else name)
+            return originals[name](tensor, *arguments, **settings)
+
+        return call
+
+    for name in SENT:
+        setattr(dist, name, counted(name))
+    try:
+        with profile(activities=[ProfilerActivity.CPU]) as profiler:
+            one_group(running, step, k, seed=1)
+    finally:
+        for name, original in originals.items():
+            setattr(dist, name, original)
+    return sent, sum(event.count for event in profiler.key_averages() if event.key.startswith("c10d::"))
+
+
+def sizes():
+    model = make_model("BatchNorm-like")
+    parameters = sum(8 * p.numel() for p in model.parameters())
+    return parameters, 8 * (2 * 6 + sum(1 for _ in model.parameters()))
+
+
+def test_a_step_sends_two_vectors_of_the_models_size_and_one_small_message(several):
+    parameters, more = sizes()
+    for k in (4, 8):
+        for sent, seen in several.run(count_messages, rule="bilevel", k=k):
+            assert sent == [parameters, 8 * k * 6, parameters + more]  # five numbers per mini-batch, one per BatchNorm
+            assert seen == 3
+
+
+def test_the_cross_validated_gradient_needs_one_reduction_of_both_sums(two):
+    parameters, more = sizes()
+    for k in (4, 8):
+        for sent, seen in two.run(count_messages, rule="cross-validated", k=k):
+            assert sent == [8 * k * 3, 2 * parameters + more]
+            assert seen == 2
+
+
+def test_a_wrapped_model_sends_nothing_more(two):
+    for step_before in (False, True):
+        plain, wrapped = (
+            two.run(count_messages, rule="bilevel", k=4, step_before=step_before, wrapped=wrapped)
+            for wrapped in (False, True)
+        )
+        assert wrapped == plain
+        assert [seen for _, seen in plain] == [3 if step_before else 4] * 2
+
+
+def refusal(make, **arguments):
+    try:
+        make(**arguments)
+    except (ValueError, TypeError) as error:
+        return str(error)
+    return None
+
+
+def build_rule(rule, k=4, bare=False, layer=None):
+    model = make_model("BatchNorm-like")
+    if layer is not None:
+        model.more = layer
+    STEPS[rule](model.parameters() if bare else model, num_batches=k)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"rule": "bilevel", "k": 2}, "num_batches=2 mini-batches cannot be spread over 3 processes"),
+        ({"rule": "average", "k": 1}, "start at most 1 processes"),
+        ({"rule": "bilevel, exact"}, "solver='exact' compares gradients of different processes"),
+        ({"rule": "bilevel, k-fold"}, "validation='k-fold' compares gradients of different processes"),
+        ({"rule": "agreement filter"}, "AgreementFilter compares gradients of different processes"),
+        ({"rule": "bilevel", "bare": True}, "needs the model itself"),
+        ({"rule": "bilevel", "layer": nn.SyncBatchNorm(2)}, "has SyncBatchNorm"),
+        ({"rule": "bilevel", "layer": nn.InstanceNorm2d(2, track_running_stats=True)}, "has an InstanceNorm"),
+    ],
+)
+def test_what_cannot_be_spread_is_refused_by_all(three, arguments, reason):
+    for said in three.run(refusal, make=build_rule, **arguments):
+        assert reason in said
+        if "Norm" not in reason or "Instance" in reason:
+            assert "process_group=False" in said
+
+
+def start_unequal(what):
+    model = make_model("BatchNorm-like")
+    if what == "values" and place()[0] == 1:
+        model.head.bias.data[0] += 1e-9
+    if what == "statistics" and place()[0] == 1:
+        model.block[0].running_var[0] = 2.0
+    if what == "memory" and place()[0] == 1:
+        model = model.to(memory_format=torch.channels_last)
+    if what == "frozen" and place()[0] == 1:
+        model.stem.weight.requires_grad_(False)
+    mu = 0.02 if what == "settings" and place()[0] == 1 else 0.01
+    step = Bilevel(model, num_batches=4, mu=mu)
+    one_group(model, step, 4, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("values", "set the same seed"),
+        ("statistics", "BatchNorm statistics of process"),
+        ("settings", "build model and rule alike"),
+        ("memory", "build model and rule alike"),
+        ("frozen", "trainable parameters"),
+    ],
+)
+def test_different_starts_are_refused_before_anything_is_sent(two, what, reason):
+    for said in two.run(refusal, make=start_unequal, what=what):
+        assert reason in said
+    assert two.run(refusal, make=start_unequal, what="nothing") == [None, None]
+
+
+def train_in_part():
+    """Two of three processes share a group, the third works alone."""
+    both = dist.new_group([1, 2])
+    rank = dist.get_rank()
+    model = make_model("BatchNorm-like")
+    step = Bilevel(model, num_batches=5, process_group=both if rank else False)
+    batches = group(5, 0, "BatchNorm-like", torch.float64)
+    for x, y in batches[rank - 1 :: 2] if rank else batches:
+        step.backward(F.cross_entropy(model(x), y))
+    step.fill()
+    return [p.grad for p in model.parameters()], refusal(
+        Bilevel, model_or_parameters=model, num_batches=5, **({} if rank else {"process_group": both})
+    )
+
+
+def test_a_part_of_the_processes_may_share_a_group(three):
+    answers = three.run(train_in_part)
+    expected = train("bilevel", k=5, steps=1)["gradients"][0]
+    for gradients, _ in answers:
+        same(gradients, expected)
+    assert "is not in process_group" in answers[0][1]
+    assert answers[1][1] is None
+
+
+def disturb(how):
+    """Train a group, do something, train another one; return what the model has then."""
+    model = make_model("BatchNorm-like")
+    step = Bilevel(model, num_batches=5)
+    one_group(model, step, 5, seed=0)
+    if how == "reset":
+        rank, size = place()
+        for x, y in group(5, 7, "BatchNorm-like", torch.float64)[rank::size][:1]:
+            step.backward(F.cross_entropy(model(x), y))
+        before = {name: each.clone() for name, each in model.state_dict().items()}
+        step.reset()
+        assert dist.is_initialized() != torch.equal(before["block.0.running_mean"], model.block[0].running_mean)
+    if how == "load":
+        other = make_model("BatchNorm-like")
+        other.block[0].running_mean.fill_(3.0)
+        model.load_state_dict(other.state_dict())
+    if how == "evaluate":
+        model.eval()
+        model(group(1, 5, "BatchNorm-like", torch.float64)[0][0])
+        model.train()
+    one_group(model, step, 5, seed=1)
+    return [p.grad for p in model.parameters()], dict(model.state_dict())
+
+
+@pytest.mark.parametrize("how", ["load", "evaluate"])
+def test_statistics_that_change_between_groups_are_the_new_start(several, how):
+    results = several.run(disturb, how=how)
+    for result in results:
+        same(list(result), list(disturb(how)))
+
+
+def test_a_reset_takes_statistics_back_to_the_start_of_the_group_so_that_they_stay_equal(several):
+    results = several.run(disturb, how="reset")
+    undisturbed = several.run(disturb, how="nothing")
+    for result in results:
+        equal(list(result), list(undisturbed[0]))
+
+
+def settings_after_loading():
+    model = make_model("BatchNorm-like")
+    step = Bilevel(model, num_batches=4)
+    step.load_state_dict(Bilevel(model, num_batches=6).state_dict())
+    return step.num_batches, refusal(step.load_state_dict, state=step.state_dict() | {"num_batches": 2})
+
+
+def test_a_loaded_state_is_spread_anew(three):
+    for num_batches, said in three.run(settings_after_loading):
+        assert num_batches == 6
+        assert "cannot be spread over 3 processes" in said
