@@ -20,12 +20,13 @@ from torch.optim import Optimizer
 
 from deepbilevel.choice import choose
 from deepbilevel.distributed import ProcessGroupChoice
-from deepbilevel.gradients import Blocks, Gradients, add_gradients, silence_unless, widen_gradients
+from deepbilevel.gradients import Gradients, add_gradients, silence_unless, widen_gradients
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.parameters import Parameters
 from deepbilevel.shrunken_updates import ShrunkenUpdates
-from deepbilevel.spread_group import wide_zeros
+from deepbilevel.spreading import Spread
+from deepbilevel.whole_group import Blank, wide_zeros
 
 Block = Literal["parameter", "filter", "layer", "model"]
 Shrink = Literal["gradient", "update"]
@@ -78,8 +79,10 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         optimizer: the one whose updates are shrunk; for ``shrink="update"`` alone. It gets two hooks, which go when
             this object goes, and is not changed otherwise.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
-        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+        process_group: who works together: all processes of ``torch.distributed`` where it is initialised (``None``),
             nobody (``False``), or the members of a process group.
+        spread: what they share: the mini-batches of one group (``"batches"``, unless given), or nothing but the
+            result (``"groups"``): every process then has a group of its own, and gradients are averaged.
     """
 
     tolerates_bad_batches = True
@@ -94,8 +97,9 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         optimizer: Optimizer | None = None,
         scaler: GradScaler | None = None,
         process_group: ProcessGroupChoice = None,
+        spread: Spread | None = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group, spread=spread)
         self._optimizer = optimizer
         if shrink == "gradient" and optimizer is not None:
             raise ValueError(
@@ -109,6 +113,8 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         choose("block", settings["block"], get_args(Block))
         if settings["block"] == "layer":
             self._check_owners("block='layer'")
+        if settings["block"] == "filter":
+            self._share.check_shards(rows="block='filter'")
         choose("shrink", settings["shrink"], get_args(Shrink))
         if settings["shrink"] == "update" and not isinstance(self._optimizer, Optimizer):
             raise TypeError(
@@ -122,8 +128,7 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         if self.shrink == "update" and self._optimizer is not None:
             self._updates = ShrunkenUpdates(self._optimizer, self._parameters)
         whole_model = [0] * len(self._parameters)
-        self._model = Blocks(whole_model)
-        self._blocks = Blocks(self._owners if self.block == "layer" and self._owners else whole_model)
+        self._blocks = self._blocks_of(self._owners if self.block == "layer" and self._owners else whole_model)
         self._forget()
 
     def _settings(self) -> dict[str, Any]:
@@ -172,18 +177,24 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         report = CrossValidatedReport(shared=shared, weights=weights, norms=norms, losses=losses, finite=finite)
         return self._sum, finite, report
 
+    def _beside_gradients(self) -> list[tuple[Gradients, Blank]]:
+        return [] if self._updates is None else [(self._updates.factors, self._no_factor)]
+
+    def _no_factor(self, parameter: Tensor) -> Tensor:
+        return self._no_squares(parameter) if self.block in ("parameter", "filter") else wide_zeros(parameter).sum()
+
     def _shrink_finely(self, count: Tensor) -> Tensor:
         total = torch.zeros((), device=count.device)
         for position, gradient in self._sum.items():
             squares = self._squares.pop(position)
             factors = _agreement(self._in_blocks(gradient.square()), squares, count)
-            total += factors.mean() * gradient.numel()
+            total += factors.sum() * (gradient.numel() / max(factors.numel(), 1))
             if self._updates is None:
                 gradient.mul_(factors)
             else:
                 self._updates.factors[position] = factors
             gradient.div_(count.clamp(min=1))
-        return total / sum(gradient.numel() for gradient in self._sum.values())
+        return self._mean_over_parameters(total, self._sum)
 
     def _in_blocks(self, squares: Tensor) -> Tensor:
         """Add up the squares of each output channel, where that is the block; entries of a vector are channels."""
@@ -203,8 +214,8 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
             for positions, factor in zip(blocks, factors.unbind(), strict=True):
                 self._updates.factors.update(dict.fromkeys(positions, factor))
         sizes = [float(sum(self._sum[position].numel() for position in positions)) for positions in blocks]
-        share = torch.tensor(sizes, device=factors.device) / sum(sizes)
-        return (factors * share).sum()
+        total = (factors * torch.tensor(sizes, device=factors.device)).sum()
+        return self._mean_over_parameters(total, self._sum)
 
 
 def _agreement(joint: Tensor, squares: Tensor, count: Tensor) -> Tensor:

@@ -1,9 +1,11 @@
 """The processes that share the mini-batches of a group. The only file that knows ranks and ``torch.distributed``.
 
 It moves numbers and flat tensors and does not know what they mean: no rule, no gradient, no module but torch's own
-wrapper, whose reduction would be a second one. Mini-batch i of a group belongs to rank ``i mod size``.
+wrapper, whose reduction would be a second one. Mini-batch i of a group belongs to rank ``i mod size``. Of parameters
+that are cut into shards it knows which part is here.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -31,7 +33,8 @@ class Ranks:
         self._group = process_group
         self.rank: int = dist.get_rank(process_group)
         self.size: int = dist.get_world_size(process_group)
-        self._first: int = 0 if process_group is None else dist.get_global_rank(process_group, 0)
+        self.members: tuple[int, ...] = tuple(dist.get_process_group_ranks(process_group or dist.group.WORLD))
+        self._first: int = self.members[0]
 
     def num_own(self, num_batches: int) -> int:
         """Return how many of a group's mini-batches are this process's."""
@@ -46,8 +49,9 @@ class Ranks:
         if num_batches < self.size:
             raise ValueError(
                 f"num_batches={num_batches} mini-batches cannot be spread over {self.size} processes, one of them "
-                f"would have nothing to do; start at most {num_batches} processes, compare more mini-batches, or pass "
-                "process_group=False to keep the group in one process"
+                f"would have nothing to do; start at most {num_batches} processes, compare more mini-batches, pass "
+                "spread='groups' to give every process a group of its own, or process_group=False to keep the group "
+                "in one process"
             )
 
     def rows_of_all(self, rows: Tensor, num_batches: int) -> Tensor:
@@ -65,6 +69,13 @@ class Ranks:
         for work in pending:
             _wait(work)
         return _parts(flats, vectors)
+
+    def average(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the means over all processes, in one reduction per dtype."""
+        totals = self.add_up(vectors)
+        for total in totals:
+            total.div_(self.size)
+        return totals
 
     def begin_broadcast(self, vectors: Sequence[Tensor]) -> "Broadcast":
         """Send the first process's vectors to all; to the others, theirs only say how long these are."""
@@ -105,6 +116,55 @@ class Broadcast:
             _wait(work)
         self._pending = []
         return self.vectors
+
+
+class Shards:
+    """Parameters that are cut into parts, one per process, as FSDP2 (``fully_shard``) does.
+
+    Args:
+        parameters: all of them cut by the same processes.
+    """
+
+    def __init__(self, parameters: Sequence[Any]) -> None:
+        sharded = _sharded_type()
+        meshes = {parameter.device_mesh if isinstance(parameter, sharded) else None for parameter in parameters}
+        if len(meshes) > 1:
+            raise ValueError(
+                "some parameters are sharded and others are not, or not by the same processes; call fully_shard on "
+                "the whole model with one mesh"
+            )
+        (mesh,) = meshes
+        if mesh.ndim != 1 or not all(parameter.placements[0].is_shard() for parameter in parameters):
+            raise ValueError(
+                f"parameters are laid out as {parameters[0].placements} over a mesh of {mesh.ndim} dimensions; call "
+                "fully_shard with a mesh of one dimension and nothing else that distributes parameters"
+            )
+        self._parameters = parameters
+        self.ranks = Ranks(mesh.get_group())
+        self.keep_rows: bool = all(parameter.placements[0].is_shard(0) for parameter in parameters)
+
+    def own_part(self, tensor: Any) -> Tensor:
+        """Return the part of a parameter or gradient that is here."""
+        return tensor.to_local()
+
+    def joined(self, position: int, part: Tensor) -> Tensor:
+        """Return a tensor cut like the parameter at ``position``, of which ``part`` is here."""
+        like = self._parameters[position]
+        return _sharded_type().from_local(
+            part, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
+        )
+
+
+def find_shards(parameters: Sequence[Tensor]) -> Shards | None:
+    """Return how parameters are cut, or nothing where they are whole."""
+    sharded = _sharded_type()
+    return Shards(parameters) if sharded and any(isinstance(each, sharded) for each in parameters) else None
+
+
+def _sharded_type() -> Any:
+    # Who has no such tensor need not load the module, which takes a while.
+    module = sys.modules.get("torch.distributed.tensor")
+    return None if module is None else module.DTensor
 
 
 def find_ranks(process_group: ProcessGroupChoice) -> Ranks | None:

@@ -88,15 +88,28 @@ class Blocks:
 
     Args:
         owners: for each parameter the block it belongs to, counted from zero.
+        over_shards: adds up numbers over all parts of parameters, where gradients are parts.
     """
 
-    def __init__(self, owners: Sequence[int]) -> None:
+    def __init__(
+        self, owners: Sequence[int], over_shards: Callable[[Tensor], Tensor] = lambda numbers: numbers
+    ) -> None:
+        self._over_shards = over_shards
         self._members: list[list[int]] = [[] for _ in range(max(owners) + 1)]
         for position, owner in enumerate(owners):
             self._members[owner].append(position)
 
     def dots(self, left: Gradients, right: Gradients) -> Tensor:
         """Return the inner products ``<left, right>``, shape ``[num_blocks]``; an absent gradient counts as zero."""
+        return self._over_shards(self._own_dots(left, right))
+
+    def dots_with_all(self, lefts: Sequence[Gradients], right: Gradients) -> list[Tensor]:
+        """Return the inner products with each of ``lefts``."""
+        if not lefts:  # torch refuses to stack nothing
+            return []
+        return list(self._over_shards(torch.stack([self._own_dots(left, right) for left in lefts])).unbind())
+
+    def _own_dots(self, left: Gradients, right: Gradients) -> Tensor:
         wide = _at_least_float32(left)
         parts = {p: _dot(left[p], right[p], wide) for p in left if p in right}
         if not parts:  # torch refuses to stack nothing
@@ -105,6 +118,9 @@ class Blocks:
 
     def sq_norms(self, gradients: Gradients) -> Tensor:
         """Return the squared norms ``|gradient|^2``, shape ``[num_blocks]``."""
+        return self._over_shards(self._own_sq_norms(gradients))
+
+    def _own_sq_norms(self, gradients: Gradients) -> Tensor:
         wide = _at_least_float32(gradients)
         if _is_at_hand(next(iter(gradients.values()))):
             # Without launches to save, the inner product is the faster way over memory.
@@ -143,7 +159,7 @@ class HeldGradients:
 
     def add(self, gradients: Gradients, sq_norms: Tensor) -> None:
         """Keep gradients, whose squared norms are known already."""
-        self._triangle.append([*(self._blocks.dots(held, gradients) for held in self._held), sq_norms])
+        self._triangle.append([*self._blocks.dots_with_all(self._held, gradients), sq_norms])
         self._held.append(gradients)
 
     def gram(self) -> Tensor:

@@ -17,9 +17,12 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.distributed import ProcessGroupChoice
-from deepbilevel.gradients import Gradients, put_gradients, scale_gradients, take_gradients
+from deepbilevel.gradients import Blocks, Gradients, put_gradients, take_gradients
+from deepbilevel.loss_scaling import LossScaling
 from deepbilevel.parameters import Parameters, owning_modules, unique_parameters
-from deepbilevel.spread_group import Blank, share_group, wide_zeros
+from deepbilevel.sharing import share_group
+from deepbilevel.spreading import Spread
+from deepbilevel.whole_group import Blank, wide_zeros
 
 ReportT = TypeVar("ReportT")
 Batch = TypeVar("Batch")
@@ -35,9 +38,12 @@ class GroupStep(ABC, Generic[ReportT]):
             leaves scaled gradients, so ``scaler.unscale_``, ``scaler.step`` and ``scaler.update`` follow as usual.
         process_group: who shares a group. ``None``: all processes, if ``torch.distributed`` is initialised when this
             object is made and has more than one; else nobody. ``False``: nobody. A group of torch's: its members.
-            Every process then collects its share of the k mini-batches (mini-batch i belongs to rank i mod size), and
-            ``fill`` leaves the same gradient and the same report, of all k, in all of them. The model itself must be
-            given, and hold the same numbers everywhere.
+            The model itself must be given, and hold the same numbers everywhere.
+        spread: what they share. ``"batches"``: the k mini-batches of one group; mini-batch i belongs to rank i mod
+            size, and ``fill`` leaves the same gradient and the same report, of all k, in all processes. ``"groups"``:
+            every process has a whole group and a report of its own, and ``fill`` leaves the mean of their gradients.
+            ``"images"``: of each mini-batch some of the images; for parameters sharded by ``fully_shard``, where it
+            goes without saying. Elsewhere ``None`` is ``"batches"``. Give :class:`~deepbilevel.MatchedGroups` the same.
     """
 
     num_batches: int
@@ -45,16 +51,20 @@ class GroupStep(ABC, Generic[ReportT]):
     """Whether a mini-batch whose gradient is not finite is left out, instead of spoiling the step."""
 
     def __init__(
-        self, model_or_parameters: Parameters, *, scaler: GradScaler | None, process_group: ProcessGroupChoice
+        self,
+        model_or_parameters: Parameters,
+        *,
+        scaler: GradScaler | None,
+        process_group: ProcessGroupChoice,
+        spread: Spread | None,
     ) -> None:
         self._parameters = unique_parameters(model_or_parameters)
         is_module = isinstance(model_or_parameters, nn.Module)
         self._owners = owning_modules(model_or_parameters) if is_module else None
-        self._share = share_group(process_group, model_or_parameters if is_module else None, self._parameters)
-        if scaler is not None and not isinstance(scaler, GradScaler):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"scaler must be a torch.amp.GradScaler, got {scaler!r}; pass the one your loop steps with")
-        self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
-        self._overflowed: Tensor | None = None
+        self._share = share_group(process_group, spread, model_or_parameters if is_module else None, self._parameters)
+        self._scaling = LossScaling(scaler)
+        if self._scaling.is_on:
+            self._share.check_shards("scaler keeps a loss scale in each process")
         self._losses: list[Tensor] = []
         self._dropout_seed: int | None = None
 
@@ -98,11 +108,22 @@ class GroupStep(ABC, Generic[ReportT]):
 
         Args:
             sums: of one entry per parameter; all that :meth:`_combine` needs at once, for each call is a reduction.
-            blanks: for each sum what makes the zeros of a parameter that has none here; its own shape in float32 or
-                more unless given.
+            blanks: for each sum what makes the zeros of a parameter that has none here; wide ones unless given.
             numbers: a tensor that is to be added up as well.
         """
         return self._share.over_group(sums, [wide_zeros] * len(sums) if blanks is None else blanks, numbers)
+
+    def _blocks_of(self, owners: Sequence[int]) -> Blocks:
+        """Return blocks whose numbers are those of whole parameters."""
+        return Blocks(owners, self._share.over_shards)
+
+    def _mean_over_parameters(self, total: Tensor, gradients: Gradients) -> Tensor:
+        """Return a sum over the numbers of all gradients as their mean."""
+        return self._share.over_shards(total) / sum(self._parameters[position].numel() for position in gradients)
+
+    def _beside_gradients(self) -> list[tuple[Gradients, Blank]]:
+        """Return what is to be averaged together with the gradient, and zeros for what is not there."""
+        return []
 
     def _get_ready(self) -> None:
         """Start what may go on during the backward pass that is about to run."""
@@ -124,15 +145,15 @@ class GroupStep(ABC, Generic[ReportT]):
     def backward(self, loss: Tensor) -> None:
         """Collect one mini-batch: call it where ``loss.backward()`` stood. ``.grad`` is empty until :meth:`fill`."""
         self._check_loss(loss)
-        self._lower_scale_after_overflow()
+        self._scaling.lower_after_overflow()
         self._share.check_equality(self._settings)
         self._get_ready()
         before = [parameter.grad for parameter in self._parameters]
         for parameter in self._parameters:
             parameter.grad = None
         try:
-            self._scaled(loss).backward()
-            gradients = take_gradients(self._parameters)
+            self._scaling.scaled(loss).backward()
+            gradients = self._share.own_parts(take_gradients(self._parameters))
             _check_gradients(gradients)
         except BaseException:
             for parameter, gradient in zip(self._parameters, before, strict=True):
@@ -140,8 +161,7 @@ class GroupStep(ABC, Generic[ReportT]):
             raise
         try:
             self._share.collect_statistics()
-            if self._scaler is not None:
-                scale_gradients(gradients, self._scale(loss.device).reciprocal())
+            self._scaling.unscale(gradients, loss.device)
             self._add(gradients)
         except BaseException:  # out of memory, Ctrl-C: a group that is half added up is of no use
             self.reset()
@@ -155,19 +175,18 @@ class GroupStep(ABC, Generic[ReportT]):
                 f"fill() needs a full group, got {self.num_collected} of {self._expected()} losses; "
                 "call backward() for each mini-batch first, and fill() when `full` is true"
             )
-        gradients, finite, report = self._combine(torch.stack(self._losses))
-        if self._scaler is not None:
-            scale_gradients(gradients, self._scale(finite.device))
-            self._overflowed = ~finite.all()
-        put_gradients(self._parameters, gradients)
+        gradients, finite, report = self._combine(self._share.over_images(torch.stack(self._losses)))
+        results, blanks = zip((gradients, wide_zeros), *self._beside_gradients(), strict=True)
+        finite = self._share.average(results, blanks, finite)
+        self._scaling.scale_result(gradients, finite)
+        put_gradients(self._parameters, self._share.joined_parts(gradients))
         self.reset()
         return report
 
     def reset(self) -> None:
         """Drop a half-collected group, as after an interrupted epoch; ``.grad`` is left alone.
 
-        Processes that share a group must all do so at the same place. BatchNorm's running statistics then go back to
-        what they were before the group.
+        Several processes must all do so at the same place. BatchNorm's running statistics go back to before the group.
         """
         self._losses = []
         self._dropout_seed = None
@@ -289,25 +308,6 @@ class GroupStep(ABC, Generic[ReportT]):
     def _expected(self) -> str:
         own = "" if self._share.is_whole else f"this process's {self._num_own} of "
         return f"{own}num_batches={self.num_batches}"
-
-    def _scaled(self, loss: Tensor) -> Tensor:
-        return loss if self._scaler is None else self._scaler.scale(loss)
-
-    def _scale(self, device: torch.device) -> Tensor:
-        # Scaling a one is the public way to read the factor without waiting for the device.
-        return self._scaled(torch.ones((), device=device))
-
-    def _lower_scale_after_overflow(self) -> None:
-        """Lower the loss scale if a mini-batch of the last group overflowed.
-
-        The scaler looks for overflow in ``.grad``, where a skipped mini-batch leaves no trace; unless it is told, it
-        would keep a scale that is too high for ever. It is told when the next group begins: until then other gradients
-        may still be scaled by the old one.
-        """
-        if self._scaler is not None and self._overflowed is not None:
-            scale = self._scale(self._overflowed.device)
-            self._scaler.update(torch.where(self._overflowed, scale * self._scaler.get_backoff_factor(), scale))
-            self._overflowed = None
 
 
 def _check_gradients(gradients: Gradients) -> None:

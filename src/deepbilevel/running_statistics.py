@@ -7,6 +7,8 @@
 one forward pass has ``(1 - m)^n`` in the place of ``1 - m``. With ``momentum=None`` it is the sum
 ``r * num_batches_tracked`` that grows, by ``c_i`` and without decay. This module knows layers and places in a
 group, and no process.
+
+Where every process has a group of its own, statistics are averaged as gradients are.
 """
 
 import weakref
@@ -92,6 +94,19 @@ class RunningStatistics:
         values, counts = (each.to(total.device) for each in self._first)
         number = uses.sum(0)
         self._write(self._kept(number) * values + total, counts + number)
+
+    def own_result(self) -> Tensor:
+        """Return what the own group came to, as a vector for a mean over processes: zero if it is not finite."""
+        values = torch.cat([part.flatten() for part in self._parts()])
+        sound = torch.isfinite(values).all()
+        uses = self._last[1] - self._first[1].to(values.device)
+        return torch.cat([torch.where(sound, values, 0.0), sound.reshape(1), uses])
+
+    def become_mean(self, mean: Tensor) -> None:
+        """Write the mean of :meth:`own_result` over those processes for which it was finite."""
+        values, sound, uses = mean.split([len(self._layer_of), 1, len(self._layers)])
+        counts = self._first[1].to(mean.device) + uses.round().long()
+        self._write(values / sound * self._scale(counts), counts)
 
     def _read(self) -> tuple[Tensor, Tensor]:
         """Return statistics as one long vector, and how many mini-batches each layer has seen."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.distributed import ProcessGroupChoice
-from deepbilevel.gradients import Blocks, Gradients, HeldGradients, WeightedGradientSum
+from deepbilevel.gradients import Gradients, HeldGradients, WeightedGradientSum
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.parameters import Parameters
@@ -31,6 +31,7 @@ from deepbilevel.rule import (
     l1_divisor,
     reweigh,
 )
+from deepbilevel.spreading import Spread
 from deepbilevel.validation_average import ValidationAverage
 
 Solver = Literal["diagonal", "exact"]
@@ -91,8 +92,10 @@ class Bilevel(GroupStep[StepReport]):
             too. ``"k-fold"`` is for each mini-batch the mean of the others: all k train, and all k gradients are held.
         validation_momentum: of ``"momentum"``: ``g_v <- m g_v + (1 - m) g_first``, from 0 to less than 1.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
-        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+        process_group: who works together: all processes of ``torch.distributed`` where it is initialised (``None``),
             nobody (``False``), or the members of a process group.
+        spread: what they share: the mini-batches of one group (``"batches"``, unless given), or nothing but the
+            result (``"groups"``): every process then has a group of its own, and gradients are averaged.
     """
 
     tolerates_bad_batches = True
@@ -112,8 +115,9 @@ class Bilevel(GroupStep[StepReport]):
         validation_momentum: float = 0.9,
         scaler: GradScaler | None = None,
         process_group: ProcessGroupChoice = None,
+        spread: Spread | None = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group, spread=spread)
         self._choose(
             num_batches=num_batches,
             mu=mu,
@@ -141,9 +145,13 @@ class Bilevel(GroupStep[StepReport]):
         )
         held = [f"{name}={settings[name]!r}" for name in ("solver", "validation") if settings[name] in _HOLDING]
         self._share.check(settings["num_batches"], refused=held[0] if held else None)
+        if settings["weighting"] == "random":
+            self._share.check_shards("weighting='random' draws numbers in each process")
         if settings["per_layer"]:
             self._check_owners("per_layer=True")
-        average = ValidationAverage.from_state(settings["validation_average"], self._parameters)
+        average = ValidationAverage.from_state(
+            settings["validation_average"], self._share.own_parts(dict(enumerate(self._parameters)))
+        )
         self.num_batches: int = int(settings["num_batches"])  # numpy's do not survive a JSON checkpoint
         self.mu: float = float(settings["mu"])
         self.lam: float = float(settings["lam"])
@@ -155,7 +163,7 @@ class Bilevel(GroupStep[StepReport]):
         self.validation_momentum: float = float(settings["validation_momentum"])
         self._average = average
         whole_model = [0] * len(self._parameters)
-        self._blocks = Blocks(self._owners if self.per_layer and self._owners else whole_model)
+        self._blocks = self._blocks_of(self._owners if self.per_layer and self._owners else whole_model)
         self._forget()
 
     def _settings(self) -> dict[str, Any]:

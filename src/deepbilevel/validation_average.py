@@ -1,6 +1,6 @@
 """The validation gradient averaged over groups. Knows gradients; no rule and no loop."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -39,13 +39,13 @@ class ValidationAverage:
         return None if self._started is None else {"started": self._started, "gradients": self._gradients}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any] | None, parameters: Sequence[Tensor]) -> "ValidationAverage":
+    def from_state(cls, state: Mapping[str, Any] | None, parameters: Gradients) -> "ValidationAverage":
         """Return the average that :meth:`state_dict` described; refuse one that is not of these parameters."""
         average = cls()
         if state is None:
             return average
         for position, gradient in state["gradients"].items():
-            if not 0 <= position < len(parameters) or gradient.shape != parameters[position].shape:
+            if position not in parameters or gradient.shape != parameters[position].shape:
                 raise ValueError(
                     f"validation_average has a tensor of shape {tuple(gradient.shape)} for parameter {position}, which "
                     "does not fit these parameters; load the state that was saved with this model"

@@ -16,20 +16,20 @@ from tests.distributed.test_equality import equal, same
 SENT = ("all_reduce", "broadcast", "all_gather")
 
 
-def one_group(model, step, k, seed):
-    rank, size = place()
+def one_group(model, step, k, seed, spread=None):
+    rank, size = place() if spread is None else (0, 1)
     for x, y in group(k, seed, "BatchNorm-like", torch.float64)[rank::size]:
         step.backward(F.cross_entropy(model(x), y))
     return step.fill()
 
 
-def count_messages(rule, k, wrapped=False, step_before=True):
+def count_messages(rule, k, wrapped=False, step_before=True, spread=None):
     """Return the bytes of each message of a step, the second one, and how many torch itself has seen."""
     model = make_model("BatchNorm-like")
     running = DistributedDataParallel(model) if wrapped else model
-    step = STEPS[rule](running, num_batches=k)
+    step = STEPS[rule](running, num_batches=k, spread=spread)
     if step_before:  # the first step compares the parameters, once
-        one_group(running, step, k, seed=0)
+        one_group(running, step, k, seed=0, spread=spread)
     sent = []
     originals = {name: getattr(dist, name) for name in SENT}
 
@@ -44,7 +44,7 @@ def count_messages(rule, k, wrapped=False, step_before=True):
         setattr(dist, name, counted(name))
     try:
         with profile(activities=[ProfilerActivity.CPU]) as profiler:
-            one_group(running, step, k, seed=1)
+            one_group(running, step, k, seed=1, spread=spread)
     finally:
         for name, original in originals.items():
             setattr(dist, name, original)
@@ -118,7 +118,7 @@ def test_what_cannot_be_spread_is_refused_by_all(three, arguments, reason):
             assert "process_group=False" in said
 
 
-def start_unequal(what):
+def start_unequal(what, spread=None):
     model = make_model("BatchNorm-like")
     if what == "values" and place()[0] == 1:
         model.head.bias.data[0] += 1e-9
@@ -129,8 +129,8 @@ def start_unequal(what):
     if what == "frozen" and place()[0] == 1:
         model.stem.weight.requires_grad_(False)
     mu = 0.02 if what == "settings" and place()[0] == 1 else 0.01
-    step = Bilevel(model, num_batches=4, mu=mu)
-    one_group(model, step, 4, seed=0)
+    step = Bilevel(model, num_batches=4, mu=mu, spread=None if what == "spread" and place()[0] == 1 else spread)
+    one_group(model, step, 4, seed=0, spread=spread)
 
 
 @pytest.mark.parametrize(

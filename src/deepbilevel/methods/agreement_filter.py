@@ -17,13 +17,14 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.distributed import ProcessGroupChoice
-from deepbilevel.gradients import Blocks, Gradients, blend_gradients, scale_gradients
+from deepbilevel.gradients import Gradients, blend_gradients, scale_gradients
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.methods.finite_batches import FiniteBatches
 from deepbilevel.methods.settings import check_distance
 from deepbilevel.parameters import Parameters
 from deepbilevel.rule import cosines
+from deepbilevel.spreading import Spread
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,8 +56,10 @@ class AgreementFilter(GroupStep[FilterReport]):
         num_batches: k, the number of mini-batches in a group.
         max_cosine_distance: up to which ``1 - cosine`` a mini-batch agrees, in 0 .. 2; the authors recommend 0.9 to 1.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
-        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+        process_group: who works together: all processes of ``torch.distributed`` where it is initialised (``None``),
             nobody (``False``), or the members of a process group.
+        spread: what they share: the mini-batches of one group (``"batches"``, unless given), or nothing but the
+            result (``"groups"``): every process then has a group of its own, and gradients are averaged.
     """
 
     tolerates_bad_batches = True
@@ -69,8 +72,9 @@ class AgreementFilter(GroupStep[FilterReport]):
         max_cosine_distance: float = 0.97,
         scaler: GradScaler | None = None,
         process_group: ProcessGroupChoice = None,
+        spread: Spread | None = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group, spread=spread)
         self._choose(num_batches=num_batches, max_cosine_distance=max_cosine_distance)
 
     def _choose(self, **settings: Any) -> None:
@@ -78,14 +82,14 @@ class AgreementFilter(GroupStep[FilterReport]):
         self._share.check(settings["num_batches"], refused="AgreementFilter")
         self.max_cosine_distance: float = check_distance(settings["max_cosine_distance"])
         self.num_batches: int = int(settings["num_batches"])
-        self._model = Blocks([0] * len(self._parameters))
+        self._model = self._blocks_of([0] * len(self._parameters))
         self._forget()
 
     def _settings(self) -> dict[str, Any]:
         return {"num_batches": self.num_batches, "max_cosine_distance": self.max_cosine_distance}
 
     def _forget(self) -> None:
-        self._batches = FiniteBatches(len(self._parameters))
+        self._batches = FiniteBatches(self._blocks_of([0] * len(self._parameters)))
         self._average: Gradients = {}
         self._started: Tensor | None = None  # whether a finite mini-batch is in the average
         self._agreed: Tensor | None = None  # whether a second one is

@@ -17,6 +17,7 @@ from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.methods.finite_batches import ElementwiseReport, FiniteBatches, apply_factors
 from deepbilevel.methods.settings import check_threshold
 from deepbilevel.parameters import Parameters
+from deepbilevel.spreading import Spread
 
 
 class AndMask(GroupStep[ElementwiseReport]):
@@ -38,8 +39,10 @@ class AndMask(GroupStep[ElementwiseReport]):
         threshold: how much of the signs must be left when they are added up; 0 keeps everything, 1 asks all to agree,
             and 0.5 three of four.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
-        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+        process_group: who works together: all processes of ``torch.distributed`` where it is initialised (``None``),
             nobody (``False``), or the members of a process group.
+        spread: what they share: the mini-batches of one group (``"batches"``, unless given), or nothing but the
+            result (``"groups"``): every process then has a group of its own, and gradients are averaged.
     """
 
     tolerates_bad_batches = True
@@ -52,8 +55,9 @@ class AndMask(GroupStep[ElementwiseReport]):
         threshold: float = 0.5,
         scaler: GradScaler | None = None,
         process_group: ProcessGroupChoice = None,
+        spread: Spread | None = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group, spread=spread)
         self._choose(num_batches=num_batches, threshold=threshold)
 
     def _choose(self, **settings: Any) -> None:
@@ -67,7 +71,7 @@ class AndMask(GroupStep[ElementwiseReport]):
         return {"num_batches": self.num_batches, "threshold": self.threshold}
 
     def _forget(self) -> None:
-        self._batches = FiniteBatches(len(self._parameters))
+        self._batches = FiniteBatches(self._blocks_of([0] * len(self._parameters)))
         self._sum: Gradients = {}
         self._signs: Gradients = {}
 
@@ -90,5 +94,5 @@ class AndMask(GroupStep[ElementwiseReport]):
         for gradient, signs in zip(self._sum.values(), self._signs.values(), strict=True):
             gradient.div_(count.clamp(min=1))
             signs.copy_((signs.abs_() >= needed) & (count > 1))
-        shared = apply_factors(self._sum, self._signs)
+        shared = self._mean_over_parameters(apply_factors(self._sum, self._signs), self._sum)
         return self._sum, self._batches.finite, self._batches.report(losses, shared)

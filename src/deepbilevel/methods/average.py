@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.distributed import ProcessGroupChoice
-from deepbilevel.gradients import Blocks, Gradients
+from deepbilevel.gradients import Gradients
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep
 from deepbilevel.parameters import Parameters
+from deepbilevel.spreading import Spread
 
 
 class Average(GroupStep[GroupReport]):
@@ -32,8 +33,10 @@ class Average(GroupStep[GroupReport]):
         num_batches: how many mini-batches make a step.
         leave_out: how many of them, from the first, are computed and not learned from, as bilevel does with one.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
-        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+        process_group: who works together: all processes of ``torch.distributed`` where it is initialised (``None``),
             nobody (``False``), or the members of a process group.
+        spread: what they share: the mini-batches of one group (``"batches"``, unless given), or nothing but the
+            result (``"groups"``): every process then has a group of its own, and gradients are averaged.
     """
 
     def __init__(
@@ -44,8 +47,9 @@ class Average(GroupStep[GroupReport]):
         leave_out: int = 0,
         scaler: GradScaler | None = None,
         process_group: ProcessGroupChoice = None,
+        spread: Spread | None = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group, spread=spread)
         self._choose(num_batches=num_batches, leave_out=leave_out)
 
     def _choose(self, **settings: Any) -> None:
@@ -60,7 +64,7 @@ class Average(GroupStep[GroupReport]):
         self._share.check(num_batches)
         self.num_batches: int = int(num_batches)  # numpy's do not survive a JSON checkpoint
         self.leave_out: int = int(leave_out)
-        self._blocks = Blocks([0] * len(self._parameters))
+        self._blocks = self._blocks_of([0] * len(self._parameters))
         self._forget()
 
     def _settings(self) -> dict[str, Any]:

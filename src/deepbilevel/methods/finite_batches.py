@@ -19,10 +19,14 @@ class ElementwiseReport(CrossValidatedReport):
 
 
 class FiniteBatches:
-    """Counts and measures the mini-batches of one group, and silences those that are not finite."""
+    """Counts and measures the mini-batches of one group, and silences those that are not finite.
 
-    def __init__(self, num_parameters: int) -> None:
-        self._model = Blocks([0] * num_parameters)
+    Args:
+        model: all parameters as one block.
+    """
+
+    def __init__(self, model: Blocks) -> None:
+        self._model = model
         self._norms: list[Tensor] = []
 
     def take(self, gradients: Gradients) -> tuple[Gradients, Tensor]:
@@ -59,10 +63,10 @@ class FiniteBatches:
 
 
 def apply_factors(gradients: Gradients, factors: Gradients) -> Tensor:
-    """Multiply means by their factors in place, and return the mean factor; where a mean is zero it counts as 0."""
+    """Multiply means by their factors in place, and return the sum of factors; where a mean is zero it counts as 0."""
     total = torch.zeros((), device=next(iter(gradients.values())).device)
     for position, gradient in gradients.items():
         factor = factors.pop(position)
         total += (factor * (gradient != 0)).sum()
         gradient.mul_(factor)
-    return total / sum(gradient.numel() for gradient in gradients.values())
+    return total

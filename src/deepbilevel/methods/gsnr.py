@@ -19,6 +19,7 @@ from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.methods.finite_batches import ElementwiseReport, FiniteBatches, apply_factors
 from deepbilevel.methods.settings import check_floor
 from deepbilevel.parameters import Parameters
+from deepbilevel.spreading import Spread
 
 
 class GsnrWeighted(GroupStep[ElementwiseReport]):
@@ -39,8 +40,10 @@ class GsnrWeighted(GroupStep[ElementwiseReport]):
         num_batches: k, the number of mini-batches in a group.
         floor: the smallest factor; 1 is plain averaging.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
-        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+        process_group: who works together: all processes of ``torch.distributed`` where it is initialised (``None``),
             nobody (``False``), or the members of a process group.
+        spread: what they share: the mini-batches of one group (``"batches"``, unless given), or nothing but the
+            result (``"groups"``): every process then has a group of its own, and gradients are averaged.
     """
 
     tolerates_bad_batches = True
@@ -53,13 +56,15 @@ class GsnrWeighted(GroupStep[ElementwiseReport]):
         floor: float = 0.1,
         scaler: GradScaler | None = None,
         process_group: ProcessGroupChoice = None,
+        spread: Spread | None = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group, spread=spread)
         self._choose(num_batches=num_batches, floor=floor)
 
     def _choose(self, **settings: Any) -> None:
         check_num_batches(settings["num_batches"])
         self._share.check(settings["num_batches"])
+        self._share.check_shards("GsnrWeighted takes means over whole parameters")
         self.floor: float = check_floor(settings["floor"])
         self.num_batches: int = int(settings["num_batches"])
         self._forget()
@@ -68,7 +73,7 @@ class GsnrWeighted(GroupStep[ElementwiseReport]):
         return {"num_batches": self.num_batches, "floor": self.floor}
 
     def _forget(self) -> None:
-        self._batches = FiniteBatches(len(self._parameters))
+        self._batches = FiniteBatches(self._blocks_of([0] * len(self._parameters)))
         self._mean: Gradients = {}
         self._deviations: Gradients = {}
 
@@ -92,7 +97,7 @@ class GsnrWeighted(GroupStep[ElementwiseReport]):
         for position, mean in self._mean.items():
             ratios = mean.square().div_(self._deviations[position])
             self._deviations[position] = self._factors(ratios).mul_(comparable)
-        shared = apply_factors(self._mean, self._deviations)
+        shared = self._mean_over_parameters(apply_factors(self._mean, self._deviations), self._mean)
         return self._mean, self._batches.finite, self._batches.report(losses, shared)
 
     def _join(self, losses: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.methods.finite_batches import FiniteBatches
 from deepbilevel.parameters import Parameters
+from deepbilevel.spreading import Spread
 
 _PARTS = 3
 
@@ -54,8 +55,10 @@ class MedianOfThree(GroupStep[MedianReport]):
         model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``.
         num_batches: k, the number of mini-batches in a group, at least three.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
-        process_group: who shares a group: all processes of ``torch.distributed`` where it is initialised (``None``),
+        process_group: who works together: all processes of ``torch.distributed`` where it is initialised (``None``),
             nobody (``False``), or the members of a process group.
+        spread: what they share: the mini-batches of one group (``"batches"``, unless given), or nothing but the
+            result (``"groups"``): every process then has a group of its own, and gradients are averaged.
     """
 
     tolerates_bad_batches = True
@@ -67,8 +70,9 @@ class MedianOfThree(GroupStep[MedianReport]):
         num_batches: int,
         scaler: GradScaler | None = None,
         process_group: ProcessGroupChoice = None,
+        spread: Spread | None = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group)
+        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group, spread=spread)
         self._choose(num_batches=num_batches)
 
     def _choose(self, **settings: Any) -> None:
@@ -85,7 +89,7 @@ class MedianOfThree(GroupStep[MedianReport]):
         return {"num_batches": self.num_batches}
 
     def _forget(self) -> None:
-        self._batches = FiniteBatches(len(self._parameters))
+        self._batches = FiniteBatches(self._blocks_of([0] * len(self._parameters)))
         self._parts: list[Gradients] = [{} for _ in range(_PARTS)]
 
     def _add(self, gradients: Gradients) -> None:
@@ -108,6 +112,7 @@ class MedianOfThree(GroupStep[MedianReport]):
             smaller, larger = torch.minimum(low, middle), torch.maximum(low, middle)
             result[position] = torch.maximum(smaller, torch.minimum(larger, high)).mul_(sound)
             learned = learned | result[position].any()
+        learned = self._share.over_shards(learned.to(counts.dtype)) > 0
         places = torch.arange(self.num_batches, device=counts.device) % _PARTS
         weights = finite * learned / (_PARTS * counts.clamp(min=1)[places])
         return result, finite, MedianReport(weights=weights, norms=norms, losses=losses, finite=finite)

@@ -16,8 +16,10 @@ from torch.utils.data import Sampler
 from deepbilevel.distributed import ProcessGroupChoice, find_ranks
 from deepbilevel.sampling.draws import Draw, ShuffledDeck, StratifiedDraw
 from deepbilevel.sampling.labels import Indices, Labels, one_class, read_classes
+from deepbilevel.sampling.own_part import find_own_part
 from deepbilevel.sampling.pools import OnRare, reserve_holdout, split_pools
 from deepbilevel.sampling.queues import ImageQueue
+from deepbilevel.spreading import Spread, note_sampler
 
 _DRAWS: dict[Draw, type[ShuffledDeck] | type[StratifiedDraw]] = {
     "shuffled": ShuffledDeck,
@@ -54,13 +56,18 @@ class MatchedGroups(Sampler[list[int]]):
             each class within one of its expected count.
         on_rare: what to do with a class too small to give each mini-batch one image: ``"raise"``, ``"repeat"`` its
             images within a group, or ``"drop"`` it.
-        process_group: who shares a group, as for :class:`~deepbilevel.Bilevel`: all processes of
+        process_group: who works together, as for :class:`~deepbilevel.Bilevel`: all processes of
             ``torch.distributed`` where it is initialised (``None``), nobody (``False``), or the members of a process
-            group. All of them draw the same groups, and each yields its own mini-batches of every group. The state
-            is the same in all of them, and whatever their number.
+            group. All of them draw the same groups, and each yields its own part. Between two groups the state is the
+            same in all of them, and fits any number of them.
+        spread: what is a process's own part, as for :class:`~deepbilevel.Bilevel`. ``"batches"``: some mini-batches of
+            every group. ``"groups"``: every size-th group; as many for all, so the last ``groups % size`` of an epoch
+            are left out, other images in every epoch. ``"images"``: some images of every mini-batch, for parameters
+            that are sharded; their number must divide ``batch_size``.
 
     Attributes:
-        num_groups: groups, and so optimizer steps, in an epoch: ``images // (num_batches * batch_size)``.
+        num_groups: groups, and so optimizer steps, in an epoch: ``images // (num_batches * batch_size)``, and with
+            ``spread="groups"`` a process's share of these.
         holdout: positions of the images that only validate, or ``None``.
     """
 
@@ -76,14 +83,16 @@ class MatchedGroups(Sampler[list[int]]):
         draw: Draw = "shuffled",
         on_rare: OnRare = "raise",
         process_group: ProcessGroupChoice = None,
+        spread: Spread = "batches",
     ) -> None:
         self.num_batches = num_batches = _whole("num_batches", num_batches, at_least=2)
         self.batch_size = batch_size = _whole("batch_size", batch_size, at_least=1)
         self.seed = seed = _whole("seed", seed, at_least=0)
+        _check_choice("spread", spread, get_args(Spread))
         ranks = find_ranks(process_group)
+        self._part = find_own_part(ranks, spread, num_batches=num_batches, batch_size=batch_size)
         if ranks is not None:
-            ranks.check_share(num_batches)
-        self._places = range(num_batches) if ranks is None else range(ranks.rank, num_batches, ranks.size)
+            note_sampler(self, ranks.members, spread)
         _check_choice("draw", draw, get_args(Draw))
         _check_choice("on_rare", on_rare, get_args(OnRare))
         # Three independent streams, so that who is held out does not depend on how ties between anchors fell.
@@ -103,7 +112,8 @@ class MatchedGroups(Sampler[list[int]]):
             num_batches=num_batches,
             on_rare=on_rare,
         )
-        self.num_groups = self._pools.num_images // (num_batches * batch_size)
+        self._num_drawn_groups = self._pools.num_images // (num_batches * batch_size)  # by all, per epoch
+        self.num_groups = self._num_drawn_groups // self._part.at_once
         self._check_groups_can_be_filled()
         self._warn_of_distorted_frequencies()
         self._draw: Draw = draw
@@ -123,18 +133,19 @@ class MatchedGroups(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Return the number of mini-batches in an epoch, or of this process's share of them."""
-        return self.num_groups * len(self._places)
+        return self.num_groups * len(self._part.places)
 
     def __iter__(self) -> Iterator[list[int]]:
         epoch, done = self._next
         # Set at the start, not at the end: a pass that is broken off is followed by a new one, not by itself again.
         self._next = (epoch + 1, 0)
-        for group, batches in enumerate(self._epoch(epoch)):
-            for place in self._places:
-                if group * self.num_batches + place >= done:
+        for group, batches in enumerate(self._part.of_epoch(self._epoch(epoch))):
+            start = group * self._part.stride
+            for place in self._part.places:
+                if start + place >= done:
                     # Up to the next one that is yielded here: between two groups all processes are at the same place.
-                    after = min(place + self._places.step, self.num_batches)
-                    self._here = (epoch, group * self.num_batches + after)
+                    after = place + self._part.places.step
+                    self._here = (epoch, start + (after if after < self.num_batches else self._part.stride))
                     yield batches[place].tolist()
 
     def set_epoch(self, epoch: int) -> None:
@@ -151,7 +162,7 @@ class MatchedGroups(Sampler[list[int]]):
         """
         epoch, done = self._here
         if num_groups is not None:
-            done = _whole("num_groups", num_groups, at_least=0) * self.num_batches
+            done = _whole("num_groups", num_groups, at_least=0) * self._part.stride
             if done > self._epoch_length:
                 raise ValueError(
                     f"num_groups must count this epoch's groups, at most {self.num_groups}, got {num_groups}"
@@ -172,17 +183,26 @@ class MatchedGroups(Sampler[list[int]]):
                     "build the sampler from the same labels and settings to continue"
                 )
         epoch, position = (_whole(name, state[name], at_least=0) for name in ("epoch", "position"))
-        if position >= self._epoch_length:
-            raise ValueError(f"position {position} lies beyond the epoch of {self._epoch_length} mini-batches")
-        self._next = self._here = (epoch, position)
+        if position >= (drawn := self._num_drawn_groups * self.num_batches):
+            raise ValueError(f"position {position} lies beyond the epoch of {drawn} mini-batches")
+        if (
+            position % self._part.stride >= self.num_batches
+        ):  # other processes: what they left of these groups is left out
+            position += self._part.stride - position % self._part.stride
+        self._next = self._here = (epoch, position) if position < self._epoch_length else (epoch + 1, 0)
 
     @property
     def _epoch_length(self) -> int:
         """How many mini-batches an epoch has in all processes together; positions count these."""
-        return self.num_groups * self.num_batches
+        return self.num_groups * self._part.stride
 
     def _check_groups_can_be_filled(self) -> None:
         needed = self.num_batches * self.batch_size
+        if self.num_groups == 0 and self._num_drawn_groups:
+            raise ValueError(
+                f"spread='groups' over {self._part.at_once} processes needs a group for each, but there are images for "
+                f"{self._num_drawn_groups}; start fewer processes, or use smaller or fewer mini-batches"
+            )
         if self.num_groups == 0:
             raise ValueError(
                 f"batch_size={self.batch_size} with num_batches={self.num_batches} needs {needed} images per group, "
@@ -229,7 +249,7 @@ class MatchedGroups(Sampler[list[int]]):
 
     def _draw_epoch(self) -> Indices:
         self._num_drawn += 1
-        labels = self._labels.draw(self.num_groups)
+        labels = self._labels.draw(self._num_drawn_groups)
         if self._validation is None:
             return _deal(labels, self.num_batches, self._training)
         validation = _deal(labels, 1, self._validation)
