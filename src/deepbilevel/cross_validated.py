@@ -126,7 +126,7 @@ class CrossValidated(GroupStep[CrossValidatedReport]):
         self.shrink: Shrink = settings["shrink"]
         self._updates = None
         if self.shrink == "update" and self._optimizer is not None:
-            self._updates = ShrunkenUpdates(self._optimizer, self._parameters)
+            self._updates = ShrunkenUpdates(self._optimizer, self._parameters, self._share.own_parts)
         whole_model = [0] * len(self._parameters)
         self._blocks = self._blocks_of(self._owners if self.block == "layer" and self._owners else whole_model)
         self._forget()

@@ -127,7 +127,7 @@ class Shards:
 
     def __init__(self, parameters: Sequence[Any]) -> None:
         sharded = _sharded_type()
-        meshes = {parameter.device_mesh if isinstance(parameter, sharded) else None for parameter in parameters}
+        meshes: set[Any] = {each.device_mesh if isinstance(each, sharded) else None for each in parameters}
         if len(meshes) > 1:
             raise ValueError(
                 "some parameters are sharded and others are not, or not by the same processes; call fully_shard on "

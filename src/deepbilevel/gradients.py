@@ -101,13 +101,18 @@ class Blocks:
 
     def dots(self, left: Gradients, right: Gradients) -> Tensor:
         """Return the inner products ``<left, right>``, shape ``[num_blocks]``; an absent gradient counts as zero."""
-        return self._over_shards(self._own_dots(left, right))
+        (dots,) = self._over_shards([self._own_dots(left, right)])
+        return dots
 
-    def dots_with_all(self, lefts: Sequence[Gradients], right: Gradients) -> list[Tensor]:
-        """Return the inner products with each of ``lefts``."""
-        if not lefts:  # torch refuses to stack nothing
-            return []
-        return list(self._over_shards(torch.stack([self._own_dots(left, right) for left in lefts])).unbind())
+    def sq_norms(self, gradients: Gradients) -> Tensor:
+        """Return the squared norms ``|gradient|^2``, shape ``[num_blocks]``."""
+        return self.measure(gradients, [])[0]
+
+    def measure(self, gradients: Gradients, others: Sequence[Gradients]) -> tuple[Tensor, list[Tensor]]:
+        """Return squared norms, and inner products with each of the others, at once."""
+        own = [self._own_sq_norms(gradients), *(self._own_dots(each, gradients) for each in others)]
+        sq_norms, *dots = self._over_shards(own)
+        return sq_norms, dots
 
     def _own_dots(self, left: Gradients, right: Gradients) -> Tensor:
         wide = _at_least_float32(left)
@@ -115,10 +120,6 @@ class Blocks:
         if not parts:  # torch refuses to stack nothing
             return next(iter(left.values())).new_zeros(len(self._members), dtype=wide)
         return self._sum(parts)
-
-    def sq_norms(self, gradients: Gradients) -> Tensor:
-        """Return the squared norms ``|gradient|^2``, shape ``[num_blocks]``."""
-        return self._over_shards(self._own_sq_norms(gradients))
 
     def _own_sq_norms(self, gradients: Gradients) -> Tensor:
         wide = _at_least_float32(gradients)
@@ -152,27 +153,26 @@ class Blocks:
 class HeldGradients:
     """All gradients of a group at once, and what every two of them have in common: memory grows with each."""
 
-    def __init__(self, blocks: Blocks) -> None:
-        self._blocks = blocks
-        self._held: list[Gradients] = []
+    def __init__(self) -> None:
+        self.gradients: list[Gradients] = []
         self._triangle: list[list[Tensor]] = []
 
-    def add(self, gradients: Gradients, sq_norms: Tensor) -> None:
-        """Keep gradients, whose squared norms are known already."""
-        self._triangle.append([*self._blocks.dots_with_all(self._held, gradients), sq_norms])
-        self._held.append(gradients)
+    def add(self, gradients: Gradients, dots: list[Tensor], sq_norms: Tensor) -> None:
+        """Keep gradients, whose inner products with all before them are known, and their squared norms."""
+        self._triangle.append([*dots, sq_norms])
+        self.gradients.append(gradients)
 
     def gram(self) -> Tensor:
         """Return all inner products, shape ``[num_blocks, n, n]``."""
-        count = len(self._held)
+        count = len(self._triangle)
         rows = [self._triangle[max(i, j)][min(i, j)] for i in range(count) for j in range(count)]
         return torch.stack(rows, dim=1).reshape(-1, count, count)
 
     def add_to(self, total: "WeightedGradientSum", weights: Tensor) -> None:
         """Add ``weights[i] * gradients[i]`` for all that are held; they are used up."""
-        for each, gradients in zip(weights, self._held, strict=True):
+        for each, gradients in zip(weights, self.gradients, strict=True):
             total.add(each, gradients)
-        self._held = []
+        self.gradients = []
 
 
 class WeightedGradientSum:

@@ -63,8 +63,7 @@ class GroupStep(ABC, Generic[ReportT]):
         self._owners = owning_modules(model_or_parameters) if is_module else None
         self._share = share_group(process_group, spread, model_or_parameters if is_module else None, self._parameters)
         self._scaling = LossScaling(scaler)
-        if self._scaling.is_on:
-            self._share.check_shards("scaler keeps a loss scale in each process")
+        self._share.check_shards("scaler keeps a loss scale in each process" if self._scaling.is_on else None)
         self._losses: list[Tensor] = []
         self._dropout_seed: int | None = None
 
@@ -107,19 +106,20 @@ class GroupStep(ABC, Generic[ReportT]):
         """Complete sums over the own mini-batches to sums over the whole group, in place; ``numbers`` are returned.
 
         Args:
-            sums: of one entry per parameter; all that :meth:`_combine` needs at once, for each call is a reduction.
+            sums: of one entry per parameter; all that :meth:`_combine` needs, for each call is a reduction.
             blanks: for each sum what makes the zeros of a parameter that has none here; wide ones unless given.
             numbers: a tensor that is to be added up as well.
         """
         return self._share.over_group(sums, [wide_zeros] * len(sums) if blanks is None else blanks, numbers)
 
     def _blocks_of(self, owners: Sequence[int]) -> Blocks:
-        """Return blocks whose numbers are those of whole parameters."""
+        """Return blocks that measure whole parameters."""
         return Blocks(owners, self._share.over_shards)
 
     def _mean_over_parameters(self, total: Tensor, gradients: Gradients) -> Tensor:
         """Return a sum over the numbers of all gradients as their mean."""
-        return self._share.over_shards(total) / sum(self._parameters[position].numel() for position in gradients)
+        (total,) = self._share.over_shards([total.reshape(1)])
+        return total.squeeze() / sum(self._parameters[position].numel() for position in gradients)
 
     def _beside_gradients(self) -> list[tuple[Gradients, Blank]]:
         """Return what is to be averaged together with the gradient, and zeros for what is not there."""
@@ -234,8 +234,8 @@ class GroupStep(ABC, Generic[ReportT]):
     def shared_dropout(self) -> Generator[None]:
         """Give every forward pass of the current group the same random numbers, so the same dropout masks.
 
-        Put it around the forward pass alone. The random numbers of everything outside (augmentation, sampling) are
-        not disturbed: the masks come from a seed that is drawn once per group.
+        Put it around the forward pass alone. Random numbers outside (augmentation, sampling) are not disturbed: the
+        masks come from a seed that is drawn once per group.
         """
         if self._dropout_seed is None:
             self._dropout_seed = self._share.number_of_first(int(torch.randint(2**62, ())), self._device())
@@ -248,8 +248,8 @@ class GroupStep(ABC, Generic[ReportT]):
     def state_dict(self) -> dict[str, Any]:
         """Return the settings as plain numbers and strings, for a checkpoint taken between two groups.
 
-        Between groups no gradient is held, and dropout masks come from torch's own random state. So there is nothing
-        else to save, unless a rule remembers something: then its tensors are among the settings.
+        No gradient is held then, and dropout masks come from torch's own random state. So there is nothing else to
+        save, unless a rule remembers something: then its tensors, this process's, are among the settings.
         """
         self._check_between_groups("state_dict()")
         return self._settings()

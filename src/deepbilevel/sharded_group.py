@@ -66,10 +66,9 @@ class ShardedGroup(WholeGroup):
         """Return gradients that are cut like their parameters."""
         return {position: self._shards.joined(position, each) for position, each in gradients.items()}
 
-    def over_shards(self, numbers: Tensor) -> Tensor:
+    def over_shards(self, numbers: Sequence[Tensor]) -> Sequence[Tensor]:
         """Add up over all processes, in one small message."""
-        (total,) = self._shards.ranks.add_up([numbers.reshape(-1)])
-        return total.view(numbers.shape)
+        return self._shards.ranks.add_up(numbers)
 
     def over_images(self, losses: Tensor) -> Tensor:
         """Return the means over all processes: everybody has equally many images."""

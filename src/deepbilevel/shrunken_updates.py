@@ -5,7 +5,7 @@ does with a gradient; the optimizer is neither wrapped nor owned, and its state 
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,10 +34,17 @@ class ShrunkenUpdates:
     Args:
         optimizer: any optimizer of torch; hooks are added to it, which go when this object goes.
         parameters: what factors are for, by position.
+        own_parts: gives the parts of parameters that are here, where factors are for parts.
     """
 
-    def __init__(self, optimizer: Optimizer, parameters: Sequence[Tensor]) -> None:
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        parameters: Sequence[Tensor],
+        own_parts: Callable[[dict[int, Tensor]], dict[int, Tensor]] = lambda whole: whole,
+    ) -> None:
         self.factors: Factors = {}
+        self._own_parts = own_parts
         self._positions = {id(parameter): position for position, parameter in enumerate(parameters)}
         self._before: dict[int, Tensor] = {}
         # The optimizer must not keep alive a rule that nobody uses any more, which would go on shrinking.
@@ -56,16 +63,17 @@ class ShrunkenUpdates:
 
     def _remember(self, optimizer: Optimizer) -> None:
         # Whether or not there are factors yet: a closure may compute them within the step.
-        self._before = {position: parameter.detach().clone() for position, parameter in self._ours(optimizer)}
+        self._before = {position: parameter.detach().clone() for position, parameter in self._ours(optimizer).items()}
 
     def _shrink(self, optimizer: Optimizer) -> None:
         with torch.no_grad():
-            for position, parameter in self._ours(optimizer):
+            for position, parameter in self._ours(optimizer).items():
                 before, factor = self._before.pop(position, None), self.factors.get(position)
                 if before is not None and factor is not None:
                     parameter.copy_(before.lerp_(parameter, factor.to(parameter.dtype)))
 
-    def _ours(self, optimizer: Optimizer) -> list[tuple[int, Tensor]]:
+    def _ours(self, optimizer: Optimizer) -> dict[int, Tensor]:
         """Return the parameters that the optimizer has at this moment, with their positions."""
         found = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        return [(self._positions[id(each)], each) for each in found if id(each) in self._positions]
+        ours = {self._positions[id(each)]: each for each in found if id(each) in self._positions}
+        return self._own_parts(ours)

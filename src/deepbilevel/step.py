@@ -175,7 +175,7 @@ class Bilevel(GroupStep[StepReport]):
         self._validation: tuple[Gradients, Tensor, Tensor] | None = None  # the gradient, its norms, whether finite
         self._num_drawn = 0  # random weights of others' mini-batches and the own ones
         self._sum = WeightedGradientSum(self._blocks)
-        self._held = HeldGradients(self._blocks)  # by the exact solver and by k-fold validation only
+        self._held = HeldGradients()  # by the exact solver and by k-fold validation only
         self._raw_weights: list[Tensor] = []
         self._dots: list[Tensor] = []
         self._sq_norms: list[Tensor] = []
@@ -186,22 +186,22 @@ class Bilevel(GroupStep[StepReport]):
             self._share.expect_first()
 
     def _add(self, gradients: Gradients) -> None:
-        sq_norms = self._blocks.sq_norms(gradients)
+        if self._validation is None and self._place > 0 and self.validation != "k-fold":
+            received = self._share.receive_first()
+            self._keep_validation(received, self._blocks.sq_norms(received))
+        compared = self._held.gradients if self._validation is None else [self._validation[0], *self._held.gradients]
+        sq_norms, dots = self._blocks.measure(gradients, compared)
         self._sq_norms.append(sq_norms)
         # One bad layer discards the mini-batch as a whole: its other layers came from the same pass.
         self._finite.append(torch.isfinite(sq_norms).all())
         if self.validation == "k-fold":
-            self._held.add(gradients, sq_norms)
-        elif self._place == 0:
+            self._held.add(gradients, dots, sq_norms)
+        elif self._validation is None:
             # An average overwrites what is being sent.
             gradients = self._share.send_first(gradients, wait=self.validation == "momentum")
             self._keep_validation(gradients, sq_norms)
         else:
-            if self._validation is None:
-                received = self._share.receive_first()
-                self._keep_validation(received, self._blocks.sq_norms(received))
-            assert self._validation is not None
-            self._compare(gradients, sq_norms, *self._validation)
+            self._compare(gradients, sq_norms, dots, *self._validation[1:])
 
     def _keep_validation(self, gradients: Gradients, sq_norms: Tensor) -> None:
         finite = torch.isfinite(sq_norms).all()
@@ -212,13 +212,13 @@ class Bilevel(GroupStep[StepReport]):
         self._validation = gradients, sq_norms.sqrt(), finite
 
     def _compare(
-        self, gradients: Gradients, sq_norms: Tensor, validation: Gradients, validation_norms: Tensor, sound: Tensor
+        self, gradients: Gradients, sq_norms: Tensor, products: list[Tensor], validation_norms: Tensor, sound: Tensor
     ) -> None:
-        dots = self._blocks.dots(validation, gradients)
-        dots = torch.where(sound & self._finite[-1], dots, torch.nan)
+        """Weigh gradients by ``products`` with the validation gradient and, from the second on, with those held."""
+        dots = torch.where(sound & self._finite[-1], products[0], torch.nan)
         self._dots.append(dots)
         if self.solver == "exact":
-            self._held.add(gradients, sq_norms)
+            self._held.add(gradients, products[1:], sq_norms)
         else:
             self._draw_for_others(self._place, dots)
             weights = self._weigh(dots, sq_norms, validation_norms)

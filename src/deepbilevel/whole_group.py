@@ -90,8 +90,8 @@ class WholeGroup:
         """Return gradients in the form of their parameters: the opposite of :meth:`own_parts`."""
         return gradients
 
-    def over_shards(self, numbers: Tensor) -> Tensor:
-        """Add up numbers of which every process has its parameters' part."""
+    def over_shards(self, numbers: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return sums over all processes, where each has numbers (vectors) of its parts of the parameters."""
         return numbers
 
     def over_images(self, losses: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Parameters sharded by FSDP2: every process feeds some images of each mini-batch, and one process's result comes out."""
+"""Parameters sharded by FSDP2: every process feeds some images of each mini-batch, one process's result comes out."""
 
 from dataclasses import fields
 
@@ -11,7 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
 from torch.nn import functional as F
 
-from deepbilevel import Bilevel, CrossValidated, MatchedGroups
+from deepbilevel import Bilevel, MatchedGroups
 from tests.contracts.loop import STEPS
 from tests.distributed.cases import NAN, place
 from tests.distributed.test_equality import equal, same
@@ -36,17 +36,18 @@ class Uneven(nn.Module):
 def images(seed):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(K, 6, 3, 4, generator=generator, dtype=torch.float64)
-    return list(zip(x, torch.randn(K, 6, 1, generator=generator, dtype=torch.float64), strict=True))
+    return list(zip(x, 1 + x.mean(dim=(2, 3)).unsqueeze(-1), strict=True))  # something to agree on
 
 
-def make_sharded(cut=None):
+def make_sharded(only=None):
     torch.manual_seed(0)
     model = Uneven().double()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(only in (None, name))
     if dist.is_initialized():
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-        for layer in (model.first, model.second, model.unused, model.last):
-            fully_shard(layer, mesh=mesh, shard_placement_fn=cut)
-        fully_shard(model, mesh=mesh)
+        for layer in (model.first, model.second, model.unused, model.last, model):
+            fully_shard(layer, mesh=mesh)
     return model
 
 
@@ -54,10 +55,10 @@ def whole(tensor):
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.clone()
 
 
-def train_sharded(rule, steps=3, bad=(), **settings):
+def train_sharded(rule, steps=3, bad=(), only=None, **settings):
     """Train on this process's images of every mini-batch and return everything there is to compare, in one piece."""
     rank, size = place()
-    model = make_sharded()
+    model = make_sharded(only)
     step = STEPS[rule](model, num_batches=K, **settings)
     adam = getattr(step, "_optimizer", None)
     optimizer = adam or torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -87,6 +88,11 @@ def check(processes, **arguments):
 def test_sharded_parameters_get_the_gradient_of_whole_ones(two, rule):
     expected = check(two, rule=rule)
     assert any(each is not None and each.any() for each in expected["gradients"][-1])
+
+
+@pytest.mark.parametrize("rule", ["bilevel", "cross-validated", "cross-validated, per layer", "median of three"])
+def test_a_process_may_have_no_number_that_is_trained(two, rule):
+    check(two, rule=rule, only="last.bias")
 
 
 def test_three_shards(three):
@@ -148,13 +154,16 @@ def cut_columns(parameter):
     return Shard(1) if parameter.dim() > 1 else Shard(0)
 
 
-def build(rule="bilevel", cut=None, half=False, bare=False, mesh=None, **settings):
-    if half or mesh:
-        model = Uneven().double()
-        shape, names = ((2, 1), ("a", "b")) if mesh else ((2,), None)
-        fully_shard(model if mesh else model.first, mesh=init_device_mesh("cpu", shape, mesh_dim_names=names))
+def build(rule="bilevel", cut="rows", bare=False, **settings):
+    flat = init_device_mesh("cpu", (2,))
+    if cut == "rows":
+        model = make_sharded()
+    elif cut == "columns":
+        model = fully_shard(nn.Linear(4, 3), mesh=flat, shard_placement_fn=cut_columns)
+    elif cut == "in part":
+        model = nn.Sequential(fully_shard(nn.Linear(4, 3), mesh=flat), nn.Linear(3, 1))
     else:
-        model = make_sharded(cut)
+        model = fully_shard(nn.Linear(4, 3), mesh=init_device_mesh("cpu", (2, 1), mesh_dim_names=("copies", "shards")))
     STEPS[rule](model.parameters() if bare else model, num_batches=K, **settings)
 
 
@@ -167,11 +176,11 @@ def build(rule="bilevel", cut=None, half=False, bare=False, mesh=None, **setting
         ({"spread": "batches"}, "give spread='images' to MatchedGroups"),
         ({"process_group": False}, "process_group=False does not fit"),
         ({"scaler": torch.amp.GradScaler("cpu")}, "scaler keeps a loss scale in each process"),
-        ({"rule": "cross-validated, per filter", "cut": cut_columns}, "all weights of an output channel"),
-        ({"half": True}, "some parameters are sharded and others are not"),
-        ({"mesh": True}, "over a mesh of 2 dimensions"),
+        ({"rule": "cross-validated, per filter", "cut": "columns"}, "all weights of an output channel"),
+        ({"cut": "in part"}, "some parameters are sharded and others are not"),
+        ({"cut": "in two ways"}, "over a mesh of 2 dimensions"),
         ({"spread": "images"}, None),
-        ({"cut": cut_columns}, None),
+        ({"cut": "columns"}, None),
         ({"bare": True}, None),
     ],
 )

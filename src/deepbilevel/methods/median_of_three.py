@@ -112,7 +112,7 @@ class MedianOfThree(GroupStep[MedianReport]):
             smaller, larger = torch.minimum(low, middle), torch.maximum(low, middle)
             result[position] = torch.maximum(smaller, torch.minimum(larger, high)).mul_(sound)
             learned = learned | result[position].any()
-        learned = self._share.over_shards(learned.to(counts.dtype)) > 0
+        (learned,) = self._share.over_shards([learned.to(counts.dtype).reshape(1)])
         places = torch.arange(self.num_batches, device=counts.device) % _PARTS
-        weights = finite * learned / (_PARTS * counts.clamp(min=1)[places])
+        weights = finite * (learned > 0) / (_PARTS * counts.clamp(min=1)[places])
         return result, finite, MedianReport(weights=weights, norms=norms, losses=losses, finite=finite)
