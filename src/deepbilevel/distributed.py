@@ -164,7 +164,7 @@ def find_shards(parameters: Sequence[Tensor]) -> Shards | None:
 def _sharded_type() -> Any:
     # Who has no such tensor need not load the module, which takes a while.
     module = sys.modules.get("torch.distributed.tensor")
-    return None if module is None else module.DTensor
+    return getattr(module, "DTensor", None)
 
 
 def find_ranks(process_group: ProcessGroupChoice) -> Ranks | None:

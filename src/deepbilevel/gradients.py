@@ -88,11 +88,11 @@ class Blocks:
 
     Args:
         owners: for each parameter the block it belongs to, counted from zero.
-        over_shards: adds up numbers over all parts of parameters, where gradients are parts.
+        over_shards: turns numbers of parts of the gradients, where these are cut, into those of the whole.
     """
 
     def __init__(
-        self, owners: Sequence[int], over_shards: Callable[[Tensor], Tensor] = lambda numbers: numbers
+        self, owners: Sequence[int], over_shards: Callable[[Sequence[Tensor]], Sequence[Tensor]] = lambda own: own
     ) -> None:
         self._over_shards = over_shards
         self._members: list[list[int]] = [[] for _ in range(max(owners) + 1)]
