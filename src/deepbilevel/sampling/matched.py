@@ -185,9 +185,8 @@ class MatchedGroups(Sampler[list[int]]):
         epoch, position = (_whole(name, state[name], at_least=0) for name in ("epoch", "position"))
         if position >= (drawn := self._num_drawn_groups * self.num_batches):
             raise ValueError(f"position {position} lies beyond the epoch of {drawn} mini-batches")
-        if (
-            position % self._part.stride >= self.num_batches
-        ):  # other processes: what they left of these groups is left out
+        if position % self._part.stride >= self.num_batches:
+            # Another number of processes had begun groups that are one round here; what they left of it is left out.
             position += self._part.stride - position % self._part.stride
         self._next = self._here = (epoch, position) if position < self._epoch_length else (epoch + 1, 0)
 
