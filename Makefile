@@ -21,6 +21,8 @@ check: $(INSTALLED)  ## style, types and the layers of the house
 
 bench: $(INSTALLED)  ## how fast, side by side with what it replaces, a quarter of an hour on a quiet machine
 	$(INSTALL) -e '.[dev,bench]' || echo "not all packages to compare with could be installed; they are reported as failed"
+	@# One of them asks for torchvision and never imports it; beside some builds of torch it breaks whoever does.
+	$(BIN)/python -m pip uninstall --quiet --yes torchvision
 	$(BIN)/deepbilevel bench --json bench.json
 	$(BIN)/python benchmarks/response_norm.py
 	$(BIN)/python benchmarks/augmentation.py

@@ -230,10 +230,11 @@ def _dot(left: Tensor, right: Tensor, wide: torch.dtype) -> Tensor:
         # channels_last gradient where `.flatten()` would have to copy it.
         order = sorted(range(left.dim()), key=left.stride, reverse=True)
         left, right = left.permute(order), right.permute(order)
-    left, right = left.reshape(-1), right.reshape(-1)
-    if left.dtype != wide or right.dtype != wide:
-        left, right = left.to(wide), right.to(wide)
-    return torch.dot(left, right)
+    first = left.reshape(-1)
+    second = first if left is right else right.reshape(-1)  # every view counts: small layers are many
+    if first.dtype != wide or second.dtype != wide:
+        first, second = first.to(wide), second.to(wide)
+    return torch.dot(first, second)
 
 
 def _at_least_float32(gradients: Gradients) -> torch.dtype:

@@ -24,7 +24,7 @@ def bilevel_weights(dots: Tensor, sq_norms: Tensor, *, lam: float = 1.0, mu: flo
     ``w_i = <g_v, g_i> / (|g_i|^2 / lam + mu)``
 
     The weights are raw: they may be negative, and stay so, and they are not normalised
-    (see :func:`l1_divisor`). Statistics that are not finite, and a vanishing denominator, give weight zero.
+    (see :func:`l1_divisor`). What is not finite gives weight zero: a statistic, or a quotient whose denominator vanishes.
 
     Args:
         dots: ``<g_v, g_i>``, one entry per training mini-batch; any shape.
@@ -36,10 +36,8 @@ def bilevel_weights(dots: Tensor, sq_norms: Tensor, *, lam: float = 1.0, mu: flo
     tensor([ 1.,  0., -1.])
     """
     check_rule(lam=lam, mu=mu)
-    denominators = sq_norms / lam + mu
     # With mu = 0 a gradient of zero has a denominator of zero: nothing agrees with it, nothing is learned from it.
-    usable = torch.isfinite(dots) & torch.isfinite(denominators) & (denominators > 0)
-    return torch.where(usable, dots / denominators, 0.0)
+    return torch.nan_to_num(dots / (sq_norms / lam + mu), nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def exact_weights(gram: Tensor, dots: Tensor, *, lam: float = 1.0, mu: float = 0.01) -> Tensor:

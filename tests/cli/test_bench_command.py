@@ -30,6 +30,9 @@ def test_everything_is_measured_and_written_down(tmp_path):
                 assert "not installed" in row["failed"]
                 assert f"failed: {row['name']}: {row['failed']}" in result.stdout
     assert list(record["memory"]) == ["digit_cnn 2x4", "digit_cnn 8x4", "digit_cnn 32x4"]
+    (growth,) = record["growth"]
+    assert [point["x"] for point in growth["points"]] == [2, 4]
+    assert all(point["limit"] > 0 and "bilevel" in point["microseconds"] for point in growth["points"])
     assert record["training"]["images_per_second"] > 0
     assert record["start_up"]["import torch"]["ratio"]["median"] == 1
     assert set(record["start_up"]) >= {"import deepbilevel", "deepbilevel --help"}

@@ -41,13 +41,14 @@ def test_every_figure_and_table_is_a_file(made):
     out = made.page.parent
     assert made.page.name == "index.html"
     svg = {path.stem for path in (out / "figures").glob("*.svg")}
-    assert len(svg) == made.num_figures == 13
+    assert len(svg) == made.num_figures == 14
     assert svg >= {"table1-results-1", "table1-results-2", "noise-results-1", "compare-training-1"}
     assert {p.stem for p in (out / "figures").glob("*.png")} == {p.stem for p in (out / "figures").glob("*.pdf")} == svg
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in (out / "figures").glob("*.png"))
     assert all(p.read_bytes().startswith(b"%PDF") for p in (out / "figures").glob("*.pdf"))
     assert {p.name for p in (out / "tables").iterdir()} == {
-        f"{name}{part}.csv" for name in ("table1", "noise", "compare") for part in ("", "-runs")
+        *(f"{name}{part}.csv" for name in ("table1", "noise", "compare") for part in ("", "-runs")),
+        *("cost.csv", "memory.csv"),
     }
 
 

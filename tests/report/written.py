@@ -30,10 +30,11 @@ COMPARED = (
 
 
 def write_everything(folder: Path) -> Path:
-    """Write a table, a figure and a comparison with their runs, and return the folder."""
+    """Write a table, a figure and a comparison with their runs, and a benchmark; return the folder."""
     write_ablations(folder)
     write_noise_curve(folder)
     write_comparison(folder)
+    write_costs(folder)
     return folder
 
 
@@ -107,6 +108,42 @@ def write_comparison(folder: Path) -> None:
         runs = [run(folder, f"compare {row}", s, 95 - 4.5 * place, 60 + 2.4 * place, 8, row) for s in range(2)]
         cells.append({"row": row, "column": "digits, 50 % noise", "x": None, "published": None, "runs": runs})
     write_sweep(folder, "compare", kind="comparison", title="Methods side by side", cells=cells)
+
+
+def write_costs(folder: Path, **changes) -> Path:
+    """Write a benchmark of two settings, in which a peer failed, and growth along two axes."""
+
+    def spread(value: float) -> dict:
+        return {"median": value, "low": 0.95 * value, "high": 1.1 * value}
+
+    rows = [
+        {"name": name, "kind": "ours", "failed": None, "rounds": 9, "seconds": spread(seconds)}
+        | {"to_sgd": spread(seconds), "to_accumulation": spread(seconds / 1.25)}
+        for name, seconds in (("SGD, one batch", 1.0), ("bilevel", 1.375))
+    ]
+    failed = {"name": "a peer", "kind": "peer", "failed": "ImportError: not installed", "rounds": 0}
+    rows.append({**failed, "seconds": None, "to_sgd": None, "to_accumulation": None})
+    growth = [
+        {
+            "axis": axis,
+            "points": [
+                {"x": x, "setting": f"cifarnet {x}x16", "limit": 100.0 + x}
+                | {"microseconds": {"SGD, one batch": spread(300.0), "bilevel": spread(310.0 + x)}}
+                for x in places
+            ],
+        }
+        for axis, places in (("mini-batches in a group", (2, 8, 32)), ("parameters (millions)", (0.1, 1.4)))
+    ]
+    record = {
+        "format": 1,
+        "machine": {"processor": "A Processor", "threads": 1, "torch": "2.13.0", "python": "3.11.2"},
+        "updates": {"cifarnet 8x8": rows, "cifarnet 8x16": rows},
+        "memory": {"cifarnet 2x16": {"SGD, one batch": 3.5}, "cifarnet 8x16": {"SGD, one batch": 4.5, "bilevel": 5.25}},
+        "growth": growth,
+    }
+    path = folder / "bench.json"
+    path.write_text(json.dumps(record | changes))
+    return path
 
 
 def write_sweep(folder: Path, name: str, /, **changes) -> Path:

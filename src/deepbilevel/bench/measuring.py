@@ -6,6 +6,7 @@ A plan says what and for how long; nothing in it is left out silently: who fails
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from deepbilevel import __version__
 from deepbilevel.bench.contenders import ACCUMULATION, EVERYBODY, SGD, Contender
+from deepbilevel.bench.growth import AXES, BY_NUMBER, Axis, Growth, measure_growth
 from deepbilevel.bench.memory import peaks_in_models
 from deepbilevel.bench.start_up import measure_start_up
 from deepbilevel.bench.timing import Budget, Spread, Turns, Update, reason, take_turns
@@ -34,6 +36,7 @@ class Plan:
         updates: settings in which one update is timed.
         budget: of each contender in each setting.
         memory: settings in which memory is counted.
+        growth: along which axes cost is followed, and for how long each contender is timed at a point.
         num_images: of the training run.
         epochs: of the training run; the first warms up.
         starts: how often each program is started.
@@ -42,6 +45,7 @@ class Plan:
     updates: tuple[Setting, ...]
     budget: Budget
     memory: tuple[Setting, ...]
+    growth: tuple[tuple[Axis, ...], Budget]
     num_images: int
     epochs: int
     starts: int
@@ -54,6 +58,7 @@ FULL = Plan(
     ),
     budget=Budget(seconds=3.0),
     memory=tuple(Setting("cifarnet", k, 16) for k in (2, 8, 32)),
+    growth=(AXES, Budget(seconds=1.0)),
     num_images=8_192,
     epochs=2,
     starts=5,
@@ -62,6 +67,7 @@ QUICK = Plan(
     updates=(Setting("digit_cnn", 4, 4), Setting("cifarnet", 2, 2)),
     budget=Budget(seconds=0.1, max_rounds=5),
     memory=tuple(Setting("digit_cnn", k, 4) for k in (2, 8, 32)),
+    growth=((Axis(BY_NUMBER, (Setting("digit_cnn", 2, 4), Setting("digit_cnn", 4, 4))),), Budget(0.1, max_rounds=5)),
     num_images=256,
     epochs=2,
     starts=1,
@@ -99,6 +105,7 @@ class Record:
         machine: where.
         updates: rows by setting.
         memory: peaks by setting, in multiples of the model's size.
+        growth: how cost grows, and what must be paid.
         training: what a run costs, and its parts.
         start_up: seconds, and ratios to the import of torch.
     """
@@ -106,12 +113,13 @@ class Record:
     machine: dict[str, Any]
     updates: dict[str, list[Row]] = field(default_factory=dict[str, list[Row]])
     memory: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
+    growth: list[Growth] = field(default_factory=list[Growth])
     training: dict[str, Any] = field(default_factory=dict[str, Any])
     start_up: dict[str, dict[str, Spread]] = field(default_factory=dict[str, dict[str, Spread]])
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``json.dumps`` takes."""
-        return asdict(self)
+        """Return what ``json.dumps`` takes, and ``deepbilevel report`` reads."""
+        return {"format": 1, **asdict(self)}
 
 
 def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Record], None]) -> Record:
@@ -135,6 +143,10 @@ def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Recor
         for setting in plan.memory:
             tell(f"memory: {setting}")
             record.memory[str(setting)] = peaks_in_models(setting)
+        axes, budget = plan.growth
+        for axis in axes:
+            record.growth.append(measure_growth(axis, partial(_seconds, budget=budget), tell))
+            keep(record)
         tell("a training run: cifarnet 8x16")
         record.training.update(asdict(measure_training(plan.num_images, plan.epochs, listener)))
         keep(record)
@@ -160,6 +172,11 @@ def compare_updates(setting: Setting, budget: Budget, contenders: Sequence[Conte
             failures[contender.name] = reason(error)
     turns = take_turns(updates, budget, always=[name for name in _CLAIMED if name in updates])
     return [_row(each, turns, failures | turns.failures) for each in contenders]
+
+
+def _seconds(setting: Setting, contenders: Sequence[Contender], budget: Budget) -> dict[str, Spread]:
+    rows = compare_updates(setting, budget, contenders)
+    return {row.name: row.seconds for row in rows if row.seconds is not None}
 
 
 def _row(contender: Contender, turns: Turns, failures: dict[str, str]) -> Row:

@@ -3,6 +3,7 @@
 Every contender gets the same samples and its own copy of the same network. This module knows no contender and no clock.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,12 +17,13 @@ Update = Callable[[], object]
 """Does one update: all forward and backward passes, whatever becomes of the gradients, and the optimizer's step."""
 
 _NUM_CLASSES = 10
+_MADE_SHAPE = (3, 32, 32)
 _LEARNING_RATE = 1e-3  # made labels are learned by heart; a larger rate ends in numbers that are not finite
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A network and the shape of its groups.
+    """A network, one of ours or ``conv`` with a width, and the shape of its groups.
 
     >>> str(Setting("cifarnet", 8, 16))
     'cifarnet 8x16'
@@ -52,7 +54,9 @@ class Work:
         """Make the samples of a setting, always the same."""
         generator = torch.Generator().manual_seed(0)
         shape = (setting.num_batches, setting.batch_size)
-        images = torch.randn(*shape, *NETWORKS[setting.network].input_shape, generator=generator)
+        made = _width(setting.network) is not None
+        input_shape = _MADE_SHAPE if made else NETWORKS[setting.network].input_shape
+        images = torch.randn(*shape, *input_shape, generator=generator)
         labels = torch.randint(_NUM_CLASSES, shape, generator=generator)
         return cls(setting, list(zip(images, labels, strict=True)))
 
@@ -61,11 +65,33 @@ class Work:
         """How many mini-batches make an update."""
         return len(self.batches)
 
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers are trained."""
+        return sum(each.numel() for each in self.network().parameters())
+
     def network(self) -> nn.Module:
         """Return a new network in training mode, always with the same weights."""
+        width = _width(self.setting.network)
         with torch.random.fork_rng([]):
             torch.manual_seed(0)
+            if width is not None:
+                return _made_network(width)
             return build_network(self.setting.network, num_classes=_NUM_CLASSES).train()
+
+
+def _width(network: str) -> int | None:
+    found = re.fullmatch(r"conv(\d+)", network)
+    return None if found is None else int(found[1])
+
+
+def _made_network(width: int) -> nn.Module:
+    """Return CifarNet's two convolutions and a hidden layer, as wide as is wanted: one shape in any size."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, width, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(width, width, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(64 * width, 4 * width), nn.ReLU(), nn.Linear(4 * width, _NUM_CLASSES)),
+    )
 
 
 def pooled(batches: list[Batch]) -> Batch:

@@ -76,6 +76,7 @@ def _print(record: "Record") -> None:
         ("peak memory", *settings),
         ([name, *(f"{record.memory[each][name]:.2f}" for each in settings)] for name in record.memory[settings[0]]),
         caption="above the parameters, in multiples of their size",
+        numbers=range(1, len(settings) + 1),
     )
     training = record.training
     print_table(

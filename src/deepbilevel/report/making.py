@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepbilevel.replacement import replacing, write_text
+from deepbilevel.report.cost_figures import growth_figure, memory_table, updates_table
+from deepbilevel.report.cost_records import Costs
 from deepbilevel.report.drawing import draw_figure
 from deepbilevel.report.figures import Figure
 from deepbilevel.report.page import Section, make_page
@@ -85,11 +87,14 @@ def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
         section = _sweep_section(sweep, _slug(sweep.name, slugs), records.runs)
         sections.append(section)
         tables[section.slug] = results_csv(sweep)
-        tables[f"{section.slug}-runs"] = table_csv(section.every_run)
     if records.loose:
-        section = _loose_section(records.loose, _slug("runs", slugs))
-        sections.append(section)
-        tables[f"{section.slug}-runs"] = table_csv(section.every_run)
+        sections.append(_loose_section(records.loose, _slug("runs", slugs)))
+    tables |= {f"{each.slug}-runs": table_csv(each.every_run) for each in sections if each.every_run is not None}
+    for costs in records.costs:
+        for section in _cost_sections(costs, slugs):
+            sections.append(section)
+            if section.results is not None:
+                tables[section.slug] = table_csv(section.results)
     return sections, tables
 
 
@@ -144,6 +149,23 @@ def _loose_section(runs: Iterable[RunRecord], slug: str) -> Section:
         figures=(),
         training=tuple(training),
     )
+
+
+def _cost_sections(costs: Costs, slugs: set[str]) -> list[Section]:
+    parts = (
+        ("What an update costs", "cost", updates_table(costs), f"{len(costs.updates)} settings"),
+        ("Memory of an update", "memory", memory_table(costs), f"{len(costs.memory)} settings"),
+    )
+    sections: list[Section] = []
+    for title, name, table, state in parts:
+        if not any(rows for _, rows in table.parts):
+            continue  # it was interrupted before
+        slug = _slug(name, slugs)
+        figure = growth_figure(costs, f"{slug}-growth") if name == "cost" else None
+        figures = () if figure is None else (figure,)
+        facts = (("Measured by", "deepbilevel bench"), ("On", costs.machine))
+        sections.append(Section(slug, title, "", state, facts, table, None, figures, ()))
+    return sections
 
 
 def _slug(name: str, taken: set[str]) -> str:

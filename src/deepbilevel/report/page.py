@@ -25,7 +25,7 @@ TITLE = "Deep bilevel learning: results"
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: a sweep, or the runs that belong to none.
+    """A part of the page: a sweep, the runs that belong to none, or a benchmark.
 
     Attributes:
         facts: names and texts, told at the top.
@@ -40,7 +40,7 @@ class Section:
     state: str
     facts: tuple[tuple[str, str], ...]
     results: Table | None
-    every_run: Table
+    every_run: Table | None
     figures: tuple[Figure, ...]
     training: tuple[tuple[str, Figure], ...]
     remarks: tuple[str, ...] = ()
@@ -84,7 +84,8 @@ def _style() -> str:
 
 
 def _summary(sections: Sequence[Section], problems: Sequence[Problem]) -> str:
-    num_runs = sum(len(rows) for section in sections for _, rows in section.every_run.parts)
+    tables = [section.every_run for section in sections if section.every_run is not None]
+    num_runs = sum(len(rows) for table in tables for _, rows in table.parts)
     if not sections:
         return "There are no records here yet."
     told = f"{num_runs} runs in {len(sections)} part{'s' if len(sections) != 1 else ''}."
@@ -113,6 +114,8 @@ def _section(section: Section, files: Mapping[str, Sequence[str]]) -> str:
     if section.training:
         parts.append(f"<h3>During training</h3>{show_figures(section.training, f'{slug}-training', files)}")
     parts += [f'<p class="about">{escape(remark)}</p>' for remark in section.remarks]
-    table = show_table(section.every_run, f"{slug}-runs", f"Every run: {section.title}")
-    parts.append(f"<details><summary>Every run</summary>{table}{show_files(files.get(f'{slug}-runs', ()))}</details>")
+    if section.every_run is not None:
+        table = show_table(section.every_run, f"{slug}-runs", f"Every run: {section.title}")
+        listed = show_files(files.get(f"{slug}-runs", ()))
+        parts.append(f"<details><summary>Every run</summary>{table}{listed}</details>")
     return "\n".join((*parts, "</section>"))

@@ -1,4 +1,4 @@
-"""Sweep records and run records as values: what is read, what is refused, and why.
+"""Records of sweeps, runs and benchmarks as values: what is read, what is refused, and why.
 
 This module knows the format of records; it does not know what is shown of them. A record is a stranger's text: whatever
 is in it arrives here as checked numbers and as strings that any file format can hold.
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from deepbilevel.report import fields
+from deepbilevel.report.cost_records import Costs, read_costs
 
 FORMAT = 1
 STATUSES = ("done", "failed", "missing", "running", "interrupted")
@@ -134,6 +135,7 @@ class Records:
 
     sweeps: tuple[Sweep, ...]
     runs: Mapping[str, RunRecord]
+    costs: tuple[Costs, ...]
     problems: tuple[Problem, ...]
 
     @property
@@ -146,7 +148,9 @@ class Records:
 def read_records(folder: Path) -> Records:
     """Read every record under ``folder``; what cannot be read is named in ``problems`` and stops nothing."""
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder; name one that holds sweep-*.json or record.json files")
+        raise FileNotFoundError(
+            f"{folder} is not a folder; name one that holds sweep-*.json, record.json or bench*.json files"
+        )
     problems: list[Problem] = []
     sweeps: list[Sweep] = []
     runs: dict[str, RunRecord] = {}
@@ -162,7 +166,8 @@ def read_records(folder: Path) -> Records:
             problems.append(Problem(_shown(path, folder), f"another file records the run {run.id}; the first is shown"))
         else:
             runs[run.id] = run
-    return Records(tuple(sweeps), runs, tuple(problems))
+    found = [_try_to_read(path, folder, problems, read_costs) for path in _files(folder, "bench*.json")]
+    return Records(tuple(sweeps), runs, tuple(each for each in found if each is not None), tuple(problems))
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:

@@ -194,9 +194,14 @@ def results_csv(sweep: Sweep) -> str:
 
 
 def table_csv(table: Table) -> str:
-    """Return a table of one part as CSV, as it is shown."""
+    """Return a table as CSV, as it is shown; where it has several parts, the first column says which."""
+    head = [table.corner, *(f"{column.group} {column.name}".strip() for column in table.columns)]
     lines = [[row.head, *(entry.text for entry in row.entries)] for _, rows in table.parts for row in rows]
-    return _csv([table.corner, *(column.name for column in table.columns)], lines)
+    if len(table.parts) > 1:
+        head = ["part", *head]
+        titles = [title for title, rows in table.parts for _ in rows]
+        lines = [[title, *line] for title, line in zip(titles, lines, strict=True)]
+    return _csv(head, lines)
 
 
 def _plain(value: float | None) -> str:
