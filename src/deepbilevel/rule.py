@@ -24,7 +24,7 @@ def bilevel_weights(dots: Tensor, sq_norms: Tensor, *, lam: float = 1.0, mu: flo
     ``w_i = <g_v, g_i> / (|g_i|^2 / lam + mu)``
 
     The weights are raw: they may be negative, and stay so, and they are not normalised
-    (see :func:`l1_divisor`). What is not finite gives weight zero: a statistic, or a quotient whose denominator vanishes.
+    (see :func:`l1_divisor`). A statistic that is not finite, and a denominator that vanishes, give weight zero.
 
     Args:
         dots: ``<g_v, g_i>``, one entry per training mini-batch; any shape.
