@@ -158,6 +158,16 @@ def test_a_killed_or_interrupted_command_leaves_no_run_behind(address, tmp_path)
         assert run.in_use() is False
 
 
+def test_a_run_that_no_node_can_hold_is_not_waited_for_in_silence(address, tmp_path):
+    with start(*ENDLESS, "--threads", "2", "--out", tmp_path, "--on", f"ray:{address}") as process:
+        assert "no node of the cluster has the 2 CPUs and 0 GPUs of a run; use fewer --threads" in next(process.stderr)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "2 CPUs" not in errors  # once is enough
+    assert statuses(read_comparison(tmp_path)) == {"sgd": ["missing"], "uniform": ["missing"], "bilevel": ["missing"]}
+
+
 @pytest.mark.parametrize("command", [["compare", "--data", "digits"], ["reproduce", "table1", "--scale", "smoke"]])
 def test_without_ray_the_remedy_is_named(command, tmp_path):
     code = f"""
