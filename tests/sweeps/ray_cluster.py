@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -10,6 +11,8 @@ import sys
 import tempfile
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+import pytest
 
 _PR_SET_PDEATHSIG = 1
 _START = [
@@ -25,7 +28,10 @@ def started_cluster():
     # Ray puts sockets into this folder, whose paths must be short: pytest's own folders are too deep.
     folder = Path(tempfile.mkdtemp(prefix="ray"))
     address = f"127.0.0.1:{_free_port()}"
-    with ExitStack() as stack:
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as environment:
+        # For the nodes and the commands of the tests alike: whether the user's home has a key must not matter.
+        environment.setenv("RAY_AUTH_MODE", "token")
+        environment.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         head = ["--head", "--port", address.rpartition(":")[2], "--temp-dir", folder, "--include-dashboard", "false"]
         stack.enter_context(_started_node(*head))

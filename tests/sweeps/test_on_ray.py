@@ -168,6 +168,27 @@ def test_a_run_that_no_node_can_hold_is_not_waited_for_in_silence(address, tmp_p
     assert statuses(read_comparison(tmp_path)) == {"sgd": ["missing"], "uniform": ["missing"], "bilevel": ["missing"]}
 
 
+def test_without_an_address_a_cluster_is_started_and_ended_and_the_home_stays_as_it_was(tmp_path):
+    """Of an experiment here: the other command that knows the place."""
+    home = tmp_path / "home"
+    home.mkdir()
+    names = ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    chosen = ["clothing1m", "--scale", "smoke", "--row", "sgd", "--column", "noisy"]
+    done = subprocess.run(
+        [sys.executable, "-m", "deepbilevel", "reproduce", *chosen, "--json", "--on", "ray"],
+        env={**{name: value for name, value in os.environ.items() if name not in names}, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
+    assert events[-2:] == ["done", "reproduced"]
+    assert not (home / ".ray").exists()
+
+
 @pytest.mark.parametrize("command", [["compare", "--data", "digits"], ["reproduce", "table1", "--scale", "smoke"]])
 def test_without_ray_the_remedy_is_named(command, tmp_path):
     code = f"""

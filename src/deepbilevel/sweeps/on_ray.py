@@ -6,6 +6,7 @@ command, so its results are those of this machine.
 
 import logging
 import os
+import secrets
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -58,6 +59,9 @@ class RayCluster(InFolder):
         self._missed: set[tuple[int, int]] = set()
 
     def __enter__(self) -> "RayCluster":
+        if self._address is None and "RAY_AUTH_MODE" not in os.environ:
+            # A key of its own keeps others out. Ray would leave one in the user's home, which changes later clusters.
+            os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
         self._ray = _import_ray()
         if self._address is not None:
             check_address(self._address)
