@@ -205,6 +205,8 @@ assert "torch" not in sys.modules
         (["--data", "digits", "--seeds", "x"], "0-4"),
         (["--data", "digits", "--json", "--markdown"], "choose one"),
         (["--data", "digits", "--set", "nonsense"], "key=value"),
+        (["--data", "digits", "--on", "slurm"], "--on must be local, ray or ray:HOST:PORT"),
+        (["--data", "digits", "--on", "ray:"], "as in ray:10.0.0.1:6379"),
     ],
 )
 def test_wrong_usage_ends_with_2_says_why_and_leaves_nothing(arguments, message, tmp_path, monkeypatch):

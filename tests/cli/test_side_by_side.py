@@ -85,6 +85,18 @@ def test_quiet_lines_hold_back_everything_but_complaints(capsys):
     assert (seen.out, seen.err) == ("", "bilevel[a=1], seed 0: error: no such data\n")
 
 
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_retry_is_said_when_it_happens_and_at_the_end(quiet, capsys):
+    outcomes = make_outcomes("done", "done")
+    outcomes[1].retries = 2
+    Lines(quiet=quiet).heard(News(outcomes[1].trial, {"event": "retry", "number": 1, "text": "its node was lost"}))
+    assert conclude(outcomes) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "bilevel[a=1], seed 1: its node was lost",
+        "note: 1 of 2 runs lost their process and went on from a checkpoint: bilevel[a=1], seed 1",
+    ]
+
+
 def test_nothing_is_guessed_before_anything_has_moved():
     pace = Pace()
     pace.move("a", 0.5)

@@ -3,7 +3,7 @@
 import os
 import signal
 from queue import Queue
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 import pytest
 
@@ -40,6 +40,8 @@ class Threads:
 
 
 class ThreadJob(Thread):
+    queued = False
+
     def __init__(self, place, trial, news):
         super().__init__(daemon=True)
         self.place, self.trial, self.news, self.stopped, self.killed = place, trial, news, Event(), False
@@ -176,6 +178,68 @@ def test_an_error_of_the_watcher_leaves_nothing_running(tmp_path):
         run_trials(make_trials("endless"), Noting(tmp_path), jobs=1, watcher=Broken())
     assert [job.killed for job in jobs] == [True]
     jobs[0].join()
+
+
+class Narrow(Threads):
+    """Takes all trials and has room for one at a time."""
+
+    def __init__(self, out):
+        super().__init__(out)
+        self.room = Lock()
+
+    def start(self, trial, news):
+        job = QueuedJob(self, trial, news)
+        job.start()
+        return job
+
+
+class QueuedJob(ThreadJob):
+    queued = True
+
+    def run(self):
+        while not self.place.room.acquire(timeout=0.01):
+            if self.stopped.is_set():
+                self.news.put(News(self.trial, ending="interrupted"))
+                return
+        self.queued = False
+        self.place.started.append(self.trial.label)
+        self.news.put(News(self.trial, {"event": "retry", "text": "lost"}))
+        try:
+            super().run()
+        finally:
+            self.place.room.release()
+
+
+def test_a_run_that_only_waits_for_room_is_not_called_running(tmp_path):
+    watcher = Remembering()
+    outcomes = run_trials(make_trials("a", "b", "c"), Narrow(tmp_path), jobs=3, watcher=watcher)
+    assert [outcome.status for outcome in outcomes] == ["done"] * 3
+    assert all(standing.count("running") <= 1 for standing in watcher.standing)
+    assert any(sorted(standing) == ["running", "waiting", "waiting"] for standing in watcher.standing)
+
+
+def test_a_retry_is_told_and_counted(tmp_path):
+    watcher = Remembering()
+    [outcome] = run_trials(make_trials("a"), Narrow(tmp_path), jobs=1, watcher=watcher)
+    assert (outcome.status, outcome.retries) == ("done", 1)
+    assert watcher.news[0] == ("a", "retry", None)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
+def test_a_signal_leaves_what_waits_for_room_waiting_without_a_word(tmp_path):
+    place = Narrow(tmp_path)
+
+    class Signalling(Remembering):
+        def heard(self, news):
+            super().heard(news)
+            if news.event.get("event") == "epoch":
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    watcher = Signalling()
+    trials = [Trial("endless", make_spec(**{**SMALL, "seed": seed, "epochs": 1000})) for seed in range(3)]
+    outcomes = run_trials(trials, place, jobs=3, watcher=watcher)
+    assert sorted(outcome.status for outcome in outcomes) == ["interrupted", "waiting", "waiting"]
+    assert [news for news in watcher.news if news[2] is not None] == [("endless", None, "interrupted")]
 
 
 def make_needing(first, label="needing"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepbilevel.cli.messages import WRONG_USAGE, errors_as_messages
+from deepbilevel.cli.places import JOBS_HELP, ON_HELP, Place, read_place
 from deepbilevel.cli.resolving import change_spec, parse_seeds, resolve_spec, split_settings
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def compare(
         str, typer.Option(help="Names of --list, as in sgd,bilevel+mixup,bilevel[method.mu=0.1],controls.")
     ] = _USUAL_METHODS,
     seeds: Annotated[str, typer.Option(help="One run of each method per seed, as in 0-4 or 0,2,5.")] = "0-2",
-    jobs: Annotated[int, typer.Option(min=1, help="How many runs side by side.")] = 1,
+    jobs: Annotated[int | None, typer.Option(min=1, help=JOBS_HELP)] = None,
+    on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
     threads: Annotated[
@@ -67,6 +69,7 @@ def compare(
         if as_json and markdown:
             raise ValueError("--json and --markdown are two ways to print the same; choose one")
         _check_settings(settings or [])
+        place = read_place(on)
         wanted, numbers = read_methods(methods), parse_seeds(seeds)
         base = resolve_spec(data, data_dir, network, spec_file)
         given = {"noise": noise, "epochs": epochs, "data.limit": limit, "threads": threads}
@@ -74,7 +77,7 @@ def compare(
     if dry_run:
         _print_runs(comparison, as_json=as_json)
         return
-    _run(comparison, out, data_dir, jobs, workers, markdown=markdown, quiet=quiet or markdown, as_json=as_json)
+    _run(comparison, place, out, data_dir, jobs, workers, markdown=markdown, quiet=quiet or markdown, as_json=as_json)
 
 
 def _check_settings(settings: list[str]) -> None:
@@ -87,9 +90,10 @@ def _check_settings(settings: list[str]) -> None:
 
 def _run(
     comparison: "Sweep",
+    place: Place,
     out: Path,
     data_dir: Path,
-    jobs: int,
+    jobs: int | None,
     workers: int,
     *,
     markdown: bool,
@@ -97,13 +101,14 @@ def _run(
     as_json: bool,
 ) -> None:
     from deepbilevel.cli.side_by_side import conclude, run_and_show
-    from deepbilevel.sweeps.local import LocalProcesses
     from deepbilevel.sweeps.picture import draw_comparison
     from deepbilevel.sweeps.sweep import Recorder
 
-    recorder, place = Recorder(comparison, out), LocalProcesses(out, data_dir, workers=workers)
+    recorder, trials = Recorder(comparison, out), comparison.trials()
     with errors_as_messages():
-        outcomes = run_and_show(comparison.trials(), place, jobs, quiet=quiet, as_json=as_json, also=recorder)
+        with place.open(out, data_dir, workers=workers) as executor:
+            jobs = jobs or place.usual_jobs(len(trials))
+            outcomes = run_and_show(trials, executor, jobs, quiet=quiet, as_json=as_json, also=recorder)
         picture = comparison.file(out, "png")
         draw_comparison(recorder.record, picture)
     files = {"record": str(recorder.path), "picture": str(picture)}

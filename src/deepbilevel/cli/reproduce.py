@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepbilevel.cli.messages import WRONG_USAGE, errors_as_messages
+from deepbilevel.cli.places import JOBS_HELP, ON_HELP, Place, read_place
 from deepbilevel.cli.resolving import parse_seeds
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def reproduce(
     columns: Annotated[
         list[str] | None, typer.Option("--column", help="Only columns with this text; may be repeated.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many runs side by side.")] = 1,
+    jobs: Annotated[int | None, typer.Option(min=1, help=JOBS_HELP)] = None,
+    on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
     threads: Annotated[int, typer.Option(min=1, help="Threads of a run.")] = 1,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or mps; the fastest there is unless told.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes of a run that decode image files; 0: none.")] = 0,
@@ -46,6 +48,7 @@ def reproduce(
     from deepbilevel_paper.sweep import make_sweep
 
     with errors_as_messages(WRONG_USAGE):
+        place = read_place(on)
         size, numbers = find_scale(scale), parse_seeds(seeds)
         fields = {"threads": threads, "device": device or best_device()}
         if experiment == _LIST:
@@ -60,7 +63,7 @@ def reproduce(
             return
         out = out or Path("runs") / size.name
         data_dir = _find_data(chosen, size, data_dir, out)
-    _run(sweep, wanted, out, data_dir, jobs, workers, quiet=quiet, as_json=as_json)
+    _run(sweep, wanted, place, out, data_dir, jobs, workers, quiet=quiet, as_json=as_json)
 
 
 def _choose_cells(sweep: "Sweep", rows: list[str], columns: list[str]) -> "list[Cell]":
@@ -96,9 +99,10 @@ def _find_data(experiment: "Experiment", scale: "Scale", data_dir: Path, out: Pa
 def _run(
     sweep: "Sweep",
     wanted: "list[Cell]",
+    place: Place,
     out: Path,
     data_dir: Path,
-    jobs: int,
+    jobs: int | None,
     workers: int,
     *,
     quiet: bool,
@@ -108,16 +112,15 @@ def _run(
 
     from deepbilevel.cli.side_by_side import conclude, run_and_show
     from deepbilevel.cli.tables import print_table
-    from deepbilevel.sweeps.local import LocalProcesses
     from deepbilevel.sweeps.sweep import Recorder
     from deepbilevel.sweeps.table import describe, list_doubts, make_table_beside
 
-    place = LocalProcesses(out, data_dir, workers=workers)
-    # Cells that are not wanted today may have been run before.
-    recorder = Recorder(sweep, out, find_finished=place.find_finished)
     trials = sweep.trials(wanted.__contains__)
-    with errors_as_messages():
-        outcomes = run_and_show(trials, place, jobs, quiet=quiet, as_json=as_json, also=recorder)
+    with errors_as_messages(), place.open(out, data_dir, workers=workers) as executor:
+        # Cells that are not wanted today may have been run before.
+        recorder = Recorder(sweep, out, find_finished=executor.find_finished)
+        jobs = jobs or place.usual_jobs(len(trials))
+        outcomes = run_and_show(trials, executor, jobs, quiet=quiet, as_json=as_json, also=recorder)
     record = recorder.record
     if as_json:
         typer.echo(json.dumps({"event": "reproduced", "record": str(recorder.path), "cells": record["cells"]}))

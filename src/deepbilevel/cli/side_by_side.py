@@ -54,7 +54,11 @@ def run_and_show(
 
 
 def conclude(outcomes: Sequence[Outcome]) -> int:
-    """Say what did not end well, and return the exit code."""
+    """Say what did not end well, or only at the second try, and return the exit code."""
+    moved = [outcome.trial.label for outcome in outcomes if outcome.retries]
+    if moved:
+        what = f"{len(moved)} of {len(outcomes)} runs lost their process and went on from a checkpoint"
+        typer.echo(f"note: {what}: {'; '.join(moved)}", err=True)
     failed = [outcome.trial.label for outcome in outcomes if outcome.status == "failed"]
     open_ones = [outcome for outcome in outcomes if outcome.status not in ("failed", "done")]
     if open_ones:
@@ -163,7 +167,7 @@ class Lines(_Following):
         """See :class:`Watcher`."""
         self.follow(news)
         label, event = news.trial.label, news.event
-        if event.get("event") == "complaint":
+        if event.get("event") in ("complaint", "retry"):
             _complain(news)
         elif self._quiet:
             return
@@ -213,7 +217,7 @@ class Live(_Following):
         key, event = news.trial.id, news.event
         if news.ending in ("failed", "interrupted"):
             self._print(f"{news.trial.label}: {news.ending}")
-        elif event.get("event") in ("message", "complaint"):
+        elif event.get("event") in ("message", "complaint", "retry"):
             self._print(f"{news.trial.label}: {event['text']}")
         elif event.get("event") == "done":
             self._print(f"{news.trial.label}: {_result(event)}")

@@ -36,12 +36,14 @@ class Outcome:
     Attributes:
         record: of the run, once it is done.
         error: why it failed.
+        retries: how often it lost its process and went on in another one.
     """
 
     trial: Trial
     status: Status = "waiting"
     record: dict[str, Any] | None = None
     error: str | None = None
+    retries: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class News:
     """What was heard of a trial: an event of its run, a line of text, or its end.
 
     Attributes:
-        event: as ``deepbilevel train --json`` says it; ``complaint`` with a ``text`` is what it wrote beside that.
+        event: as ``deepbilevel train --json`` says it; ``complaint`` with a ``text`` is what it wrote beside that,
+            and ``retry`` says that it goes on elsewhere, and why.
         ending: what became of it, if it is over; ``error`` says why it failed.
     """
 
@@ -61,6 +64,11 @@ class News:
 
 class Job(Protocol):
     """A trial under way."""
+
+    @property
+    def queued(self) -> bool:
+        """Whether it still waits for room where it is to run."""
+        ...
 
     def stop(self) -> None:
         """Ask it to save and end; its end is told like any other."""
@@ -131,22 +139,28 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
                 outcome = _take_ready(waiting, outcomes)
                 if outcome is None:
                     break
-                running[outcome.trial.id] = executor.start(outcome.trial, news)
-                outcome.status = "running"
-                watcher.changed(list(outcomes.values()))
+                job = running[outcome.trial.id] = executor.start(outcome.trial, news)
+                if not job.queued:
+                    outcome.status = "running"
+                    watcher.changed(list(outcomes.values()))
             for key in running.keys() - asked if interruption.requested else ():
                 asked.add(key)
                 running[key].stop()
             if not running:
                 continue  # all that waited have been given up, or wait for what just was
-            try:
-                heard = news.get(timeout=_PATIENCE_SECONDS)
-            except Empty:
-                continue
-            if heard.ending is not None:
-                del running[heard.trial.id]
-                _settle(outcomes[heard.trial.id], heard, executor)
+            heard = _hear(news)
+            if _note_queues(running, outcomes):
                 watcher.changed(list(outcomes.values()))
+            if heard is None:
+                continue
+            outcome = outcomes[heard.trial.id]
+            if heard.ending is not None:
+                job = running.pop(heard.trial.id)
+                if heard.ending == "interrupted" and job.queued:
+                    continue  # it never had room: it waits as those do that were never started
+                _settle(outcome, heard, executor)
+                watcher.changed(list(outcomes.values()))
+            outcome.retries += heard.event.get("event") == "retry"
             watcher.heard(heard)
     return list(outcomes.values())
 
@@ -173,6 +187,21 @@ def _take_ready(waiting: list[Outcome], outcomes: Mapping[str, Outcome]) -> Outc
 
 def _needed(outcome: Outcome, outcomes: Mapping[str, Outcome]) -> list[Outcome]:
     return [outcomes[run_id] for run_id in needs(outcome.trial.spec) if run_id in outcomes]
+
+
+def _hear(news: "Queue[News]") -> News | None:
+    try:
+        return news.get(timeout=_PATIENCE_SECONDS)
+    except Empty:
+        return None
+
+
+def _note_queues(running: Mapping[str, Job], outcomes: Mapping[str, Outcome]) -> bool:
+    """Tell those that run from those that wait for room, and return whether that is news."""
+    before = [outcomes[key].status for key in running]
+    for key, job in running.items():
+        outcomes[key].status = "waiting" if job.queued else "running"
+    return before != [outcomes[key].status for key in running]
 
 
 def _settle(outcome: Outcome, heard: News, executor: Executor) -> None:

@@ -1,0 +1,210 @@
+"""Sweeps on a real Ray cluster: what is killed goes on, results are those of this machine, and nothing is left over."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from deepbilevel.training import RunFolder, find_runs
+from tests.cli.test_compare_command import read_comparison, start, statuses
+from tests.cli.trained import run_command
+from tests.sweeps.ray_cluster import started_cluster
+from tests.training.commands import outcome
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'deepbilevel[ray]'"),
+    pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waiting for others' processes needs Linux"),
+]
+DIVERGING = "sgd[optimizer.lr=1e30]"
+BASE = [
+    *("--data", "digits", "--noise", "uniform:0.5", "--limit", "512", "--threads", "1", "--seeds", "0"),
+    *("--set", "data.test_limit=50", "--set", "group.num_batches=4", "--set", "group.batch_size=4"),
+]
+SWEEP = [*BASE, "--epochs", "15", "--methods", f"sgd,uniform,{DIVERGING}"]
+ENDLESS = [*BASE, "--epochs", "100000", "--methods", "sgd,uniform,bilevel"]
+
+
+@pytest.fixture(scope="module")
+def address():
+    with started_cluster() as address:
+        yield address
+
+
+def listen(process):
+    """Yield all events; a line that is none, such as Ray's, is an error."""
+    for line in process.stdout:
+        yield json.loads(line)
+
+
+def trainer_of(folder):
+    """Return the process that trains there, and the one that holds it."""
+    pid = RunFolder(Path(folder)).read_record()["process"]
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return pid, int(status["PPid"])
+
+
+def wait_for_end(handle):
+    assert select.select([handle], [], [], 300)[0]
+    os.close(handle)
+
+
+@pytest.fixture(scope="module")
+def history(address, tmp_path_factory):
+    """Return what was seen of a sweep in which one run lost its worker, and one was killed itself."""
+    out = tmp_path_factory.mktemp("on-ray")
+    events, folders, killed = [], {}, {}
+    with start(*SWEEP, "--out", out, "--on", f"ray:{address}") as process:
+        for event in listen(process):
+            events.append(event)
+            if event["event"] == "started":
+                folders[event["row"]] = event["folder"]
+            if event["event"] == "epoch" and event["row"] not in killed:
+                folder = Path(folders[event["row"]])
+                assert list((folder / "checkpoints").iterdir())
+                trainer, worker = trainer_of(folder)
+                victim = trainer if killed else worker
+                killed[event["row"]] = (trainer, os.pidfd_open(trainer))
+                os.kill(victim, signal.SIGKILL)
+        errors = process.stderr.read()
+    return {"out": out, "events": events, "errors": errors, "killed": killed, "code": process.returncode}
+
+
+@pytest.fixture(scope="module")
+def on_this_machine(tmp_path_factory):
+    out = tmp_path_factory.mktemp("local")
+    done = run_command("compare", *SWEEP, "--out", out, "--jobs", "2", "--quiet")
+    assert done.returncode == 1, done.stderr  # the diverging one
+    return out
+
+
+def of(history, kind):
+    return [event for event in history["events"] if event["event"] == kind]
+
+
+def test_runs_whose_worker_or_process_is_killed_are_tried_again_and_it_is_told(history):
+    assert sorted(history["killed"]) == ["sgd", "uniform"], history["errors"]
+    assert sorted((event["row"], event["number"]) for event in of(history, "retry")) == [("sgd", 1), ("uniform", 1)]
+    texts = " ".join(event["text"] for event in of(history, "retry"))
+    assert "its process or node was lost; it goes on from its checkpoint, retry 1 of 3" in texts
+    assert f"its process ended with code {-signal.SIGKILL}" in texts
+    assert "note: 2 of 3 runs lost their process and went on from a checkpoint: " in history["errors"]
+
+
+def test_they_go_on_from_their_checkpoint(history):
+    for row in ("sgd", "uniform"):
+        begun = [event["epoch"] for event in of(history, "started") if event["row"] == row]
+        assert begun[0] == 0
+        assert begun[1] > 0
+        epochs = [event["epoch"] for event in of(history, "epoch") if event["row"] == row]
+        assert sorted(set(epochs)) == list(range(1, 16))
+
+
+def test_a_run_that_fails_by_itself_is_not_tried_again(history):
+    assert history["code"] == 1
+    [failure] = of(history, "failed")
+    assert failure["row"] == DIVERGING
+    assert "smaller optimizer.lr" in failure["error"]
+
+
+def test_results_are_those_of_this_machine_bit_for_bit(history, on_this_machine):
+    assert statuses(read_comparison(history["out"])) == {"sgd": ["done"], "uniform": ["done"], DIVERGING: ["failed"]}
+    ours, theirs = find_runs(history["out"]), find_runs(on_this_machine)
+    assert [run.path.name for run in ours] == [run.path.name for run in theirs]
+    done = [(mine.path, other.path) for mine, other in zip(ours, theirs, strict=True) if mine.finished()]
+    assert len(done) == 2
+    for mine, other in done:
+        assert outcome(mine)["model"] == outcome(other)["model"]
+        assert outcome(mine)["results"] == outcome(other)["results"]
+        assert outcome(mine)["steps"] == outcome(other)["steps"]
+
+
+def test_nothing_is_left_of_it(history):
+    for _, handle in history["killed"].values():
+        wait_for_end(handle)
+    assert not any(run.in_use() for run in find_runs(history["out"]))
+    assert list(history["out"].glob(".seen-by*")) == []
+
+
+def test_a_killed_or_interrupted_command_leaves_no_run_behind(address, tmp_path):
+    """Two nodes with one CPU each: the third run never has room, and is never called running."""
+    with start(*ENDLESS, "--out", tmp_path, "--on", f"ray:{address}") as process:
+        first = next(event for event in listen(process) if event["event"] == "started")
+        trainer = os.pidfd_open(trainer_of(first["folder"])[0])
+        process.kill()
+        wait_for_end(trainer)
+    running = [status for [status] in statuses(read_comparison(tmp_path)).values()]
+    assert sorted(running) in (["missing", "missing", "running"], ["missing", "running", "running"])
+    trained = set()
+    with start(*ENDLESS, "--out", tmp_path, "--on", f"ray:{address}") as process:
+        for event in listen(process):
+            trained |= {event["row"]} if event["event"] == "epoch" else set()
+            if len(trained) == 2:
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert "3 of 3 runs are not finished" in errors
+    assert "Traceback" not in errors
+    record = read_comparison(tmp_path)
+    assert {row for row, status in statuses(record).items() if status == ["interrupted"]} == trained
+    assert sorted(status for [status] in statuses(record).values()) == ["interrupted", "interrupted", "missing"]
+    for run in find_runs(tmp_path):
+        assert run.in_use() is False
+
+
+def test_a_run_that_no_node_can_hold_is_not_waited_for_in_silence(address, tmp_path):
+    with start(*ENDLESS, "--threads", "2", "--out", tmp_path, "--on", f"ray:{address}") as process:
+        assert "no node of the cluster has the 2 CPUs and 0 GPUs of a run; use fewer --threads" in next(process.stderr)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "2 CPUs" not in errors  # once is enough
+    assert statuses(read_comparison(tmp_path)) == {"sgd": ["missing"], "uniform": ["missing"], "bilevel": ["missing"]}
+
+
+def test_without_an_address_a_cluster_is_started_and_ended_and_the_home_stays_as_it_was(tmp_path):
+    """Of an experiment here: the other command that knows the place."""
+    home = tmp_path / "home"
+    home.mkdir()
+    names = ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    chosen = ["clothing1m", "--scale", "smoke", "--row", "sgd", "--column", "noisy"]
+    done = subprocess.run(
+        [sys.executable, "-m", "deepbilevel", "reproduce", *chosen, "--json", "--on", "ray"],
+        env={**{name: value for name, value in os.environ.items() if name not in names}, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
+    assert events[-2:] == ["done", "reproduced"]
+    assert not (home / ".ray").exists()
+
+
+@pytest.mark.parametrize("command", [["compare", "--data", "digits"], ["reproduce", "table1", "--scale", "smoke"]])
+def test_without_ray_the_remedy_is_named(command, tmp_path):
+    code = f"""
+import sys
+sys.modules["ray"] = None
+sys.argv = ["deepbilevel", *{command}, "--on", "ray", "--out", {str(tmp_path)!r}]
+from deepbilevel.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: --on ray needs Ray; run: pip install 'deepbilevel[ray]'\n"
+
+
+def test_a_wrong_address_is_an_error_and_not_a_wait(tmp_path):
+    done = run_command("compare", "--data", "digits", "--on", "ray:127.0.0.1:1", "--out", tmp_path / "runs")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no Ray cluster answers at 127.0.0.1:1 (")
+    assert list(tmp_path.iterdir()) == []
