@@ -97,9 +97,14 @@ def test_any_number_of_processes_equals_one(processes, k):
     check(processes, run_digits, **CERTAIN, group__num_batches=k)
 
 
+def image_of(mini_batch):
+    """Return an image of a mini-batch of the first group."""
+    return list(build(digits(**SMALL), Path()).groups)[mini_batch][0]
+
+
 def test_a_mini_batch_that_is_skipped_is_skipped_by_all(two):
-    result = check(two, run_digits, spoil=(7, "gradient"), **CERTAIN)
-    assert sum(row["skipped_batches"] for row in result["history"]) == 2
+    result = check(two, run_digits, spoil=(image_of(3), "gradient"), **CERTAIN)
+    assert result["history"][0]["skipped_batches"] >= 1
 
 
 def fail(**arguments):
@@ -109,9 +114,10 @@ def fail(**arguments):
 
 
 def test_all_stop_at_a_loss_that_is_not_finite_and_name_its_images(three):
-    said = fail(spoil=(7, "loss"), **CERTAIN)
-    assert " 7," in said.replace("images 7,", "images  7,")
-    assert three.run(fail, spoil=(7, "loss"), **CERTAIN) == [said] * 3
+    spoil = image_of(4), "loss"
+    said = fail(spoil=spoil, **CERTAIN)
+    assert said.startswith(f"the loss of mini-batch 4 of step 1 (epoch 1, training images {spoil[0]}, ")
+    assert three.run(fail, spoil=spoil, **CERTAIN) == [said] * 3
 
 
 def masks_and_weights(**settings):
@@ -135,7 +141,7 @@ def predict_digits():
 
 def test_predictions_are_those_of_one_process_in_their_order(several):
     expected = predict_digits()
-    assert [len(indices) for indices, _ in expected] == [1437, 360]
+    assert [len(indices) for indices, _ in expected] == [1347, 450]  # six batches, and two
     for result in several.run(predict_digits):
         equal(result, expected)
 
