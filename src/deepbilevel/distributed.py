@@ -6,6 +6,7 @@ wrapper, whose reduction would be a second one. Mini-batch i of a group belongs 
 
 import os
 import traceback
+import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
@@ -322,12 +324,40 @@ class Launch:
             torch.cuda.set_device(self.local_rank)
         backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
         try:
-            dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+            store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
+            store = _without_leftovers(store, self.rank, self.size, timeout)
+            dist.init_process_group(
+                backend, store=store, rank=self.rank, world_size=self.size, timeout=timedelta(seconds=timeout)
+            )
         except RuntimeError as error:
             raise LostProcessError(_explanation(error)) from error
         yield
         # Only after a good end: beside processes that are lost it might wait for them, and the process ends anyway.
         dist.destroy_process_group()
+
+
+def _without_leftovers(store: dist.Store, rank: int, size: int, timeout: float) -> dist.Store:
+    """Return a part of the store that holds nothing of processes that ran before.
+
+    torchrun keeps its store when it starts processes again, and in it the addresses of those that are dead. So the
+    first process opens a new part, and the others come in; who knocks at a dead one's gets no answer, and looks again.
+    """
+    own = uuid.uuid4().hex
+    if rank == 0:
+        store.set("first", own)
+        for other in range(1, size):
+            store.set(f"{own}/{store.get(f'{own}/{other}').decode()}", "welcome")
+        return dist.PrefixStore(own, store)
+    for is_last in (*[False] * int(timeout), True):
+        first = store.get("first").decode()
+        store.set(f"{first}/{rank}", own)
+        try:
+            store.wait([f"{first}/{own}"], timedelta(seconds=1))
+            return dist.PrefixStore(first, store)
+        except dist.DistStoreError:
+            if is_last:
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 def find_processes() -> OneProcess:

@@ -20,17 +20,18 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are those of
 
 EPOCHS = ("--epochs", 6)
 SMALL = (*DIGITS, "--limit", 200, "--set", "group.num_batches=5", "--set", "group.batch_size=4")
+PATIENCE = timedelta(seconds=120)
 LONG = (*SMALL, "--epochs", 100_000)
 
 
 class Ranks:
     """The command in several processes, as torchrun would start them."""
 
-    def __init__(self, *arguments, out, size=2):
-        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=120))
+    def __init__(self, *arguments, out, size=2, store=None):
+        self.store = store or TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=PATIENCE)
         shared = {
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(self._store.port),
+            "MASTER_PORT": str(self.store.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
             "WORLD_SIZE": str(size),
             "LOCAL_WORLD_SIZE": str(size),
@@ -73,7 +74,7 @@ def test_a_rank_that_hangs_ends_in_a_message_that_says_what_to_do(tmp_path):
     assert record["error"].startswith("LostProcessError: another process")
 
 
-def test_a_rank_that_is_killed_is_missed_at_once(tmp_path):
+def test_a_rank_that_is_killed_is_missed_at_once_and_what_it_left_does_no_harm(tmp_path):
     ranks = Ranks(*LONG, out=tmp_path)
     first, second = ranks.commands
     first.wait_for("epoch")
@@ -83,6 +84,12 @@ def test_a_rank_that_is_killed_is_missed_at_once(tmp_path):
     assert code == 1
     assert errors.startswith("error: another process of this run is gone; look for its own message")
     assert len(errors.splitlines()) == 1
+    again = Ranks(
+        *LONG, out=tmp_path, store=ranks.store
+    )  # torchrun keeps its store, and in it the addresses of the dead
+    assert "going on at epoch" in again.commands[0].wait_for("message")["text"]
+    again.commands[0].signal(signal.SIGTERM)
+    assert again.end()[0] == [130, 130]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
