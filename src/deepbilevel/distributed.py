@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
-from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
+
+from deepbilevel.processes import Answer, FailedElsewhereError, LostProcessError, OneProcess
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+    from torch.distributed.distributed_c10d import Store
 
     ProcessGroupChoice: TypeAlias = ProcessGroup | Literal[False] | None
 else:
     ProcessGroupChoice = Any  # a torch built without distribution has no such class
-
-Answer = TypeVar("Answer")
 
 
 class Ranks:
@@ -135,67 +135,6 @@ def find_ranks(process_group: ProcessGroupChoice) -> Ranks | None:
             "this process is not in process_group; pass the group it is in, or process_group=False to work alone"
         )
     return None if dist.get_world_size(process_group) == 1 else Ranks(process_group)
-
-
-class LostProcessError(RuntimeError):
-    """Another process of a run is gone, or does not answer."""
-
-
-class FailedElsewhereError(RuntimeError):
-    """Another process of a run has failed, and says itself why."""
-
-
-class OneProcess:
-    """The processes of a run as whoever drives it sees them. Here there is one, with nobody to talk to.
-
-    Attributes:
-        size: how many there are.
-        is_first: whether this is the one that writes files and prints.
-    """
-
-    size: int = 1
-    is_first: bool = True
-
-    def own(self, count: int) -> range:
-        """Return which of ``count`` pieces of work are this process's."""
-        return range(count)
-
-    def threads(self, wanted: int) -> int:
-        """Return this process's part of the threads of a run."""
-        return wanted
-
-    def agree(self, *wishes: bool) -> tuple[bool, ...]:
-        """Return for each wish whether any process has it; all are at this place when it returns."""
-        return wishes
-
-    def ask_first(self, work: Callable[[], Answer]) -> Answer:
-        """Let the first process do something, and return in all what came of it."""
-        return work()
-
-    def put_together(self, rows: Tensor | None, lengths: Sequence[int], width: int) -> Tensor:
-        """Return the rows of all processes, one after another.
-
-        Args:
-            rows: this process's, float32 on the CPU; nothing if there was nothing left for it.
-            lengths: how many rows each process has, as far as there are any left.
-            width: the length of a row.
-        """
-        assert rows is not None
-        return rows
-
-    def told_by_first(self, error: Exception) -> Exception:
-        """Return what to raise where all processes have found the same error, so that one of them tells it."""
-        return error
-
-    @contextmanager
-    def succeeding(self) -> Generator[None]:
-        """Let nobody go on after this block unless it went well everywhere; one of those that failed raises why."""
-        yield
-
-    @contextmanager
-    def explaining(self) -> Generator[None]:
-        """Say what is to be done where another process is lost, in the place of torch's own error."""
-        yield
 
 
 class ManyProcesses(OneProcess):
@@ -315,6 +254,8 @@ class Launch:
         if self.size == 1:
             yield
             return
+        from torch.distributed.rendezvous import rendezvous  # a torch built without distribution has none
+
         if device == "cuda":
             if self.local_rank >= torch.cuda.device_count():
                 raise ValueError(
@@ -336,24 +277,26 @@ class Launch:
         dist.destroy_process_group()
 
 
-def _without_leftovers(store: dist.Store, rank: int, size: int, timeout: float) -> dist.Store:
+def _without_leftovers(store: "Store", rank: int, size: int, timeout: float) -> "Store":
     """Return a part of the store that holds nothing of processes that ran before.
 
     torchrun keeps its store when it starts processes again, and in it the addresses of those that are dead. So the
     first process opens a new part, and the others come in; who knocks at a dead one's gets no answer, and looks again.
     """
+    from torch.distributed.distributed_c10d import PrefixStore
+
     own = uuid.uuid4().hex
     if rank == 0:
         store.set("first", own)
         for other in range(1, size):
             store.set(f"{own}/{store.get(f'{own}/{other}').decode()}", "welcome")
-        return dist.PrefixStore(own, store)
+        return PrefixStore(own, store)
     for is_last in (*[False] * int(timeout), True):
         first = store.get("first").decode()
         store.set(f"{first}/{rank}", own)
         try:
             store.wait([f"{first}/{own}"], timedelta(seconds=1))
-            return dist.PrefixStore(first, store)
+            return PrefixStore(first, store)
         except dist.DistStoreError:
             if is_last:
                 raise

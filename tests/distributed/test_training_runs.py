@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from deepbilevel.distributed import FailedElsewhereError, find_processes
+from deepbilevel.distributed import find_processes
 from deepbilevel.methods import LOSSES, METHODS
+from deepbilevel.processes import FailedElsewhereError
 from deepbilevel.specs import SpecError
 from deepbilevel.training import DivergedError, Interrupted, Listener, RunFolder, train
 from deepbilevel.training.checkpoints import Checkpoints

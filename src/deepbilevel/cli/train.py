@@ -134,7 +134,7 @@ def _run(
     **options: Any,
 ) -> None:
     from deepbilevel.cli import watching
-    from deepbilevel.distributed import FailedElsewhereError, LostProcessError
+    from deepbilevel.processes import FailedElsewhereError, LostProcessError
     from deepbilevel.training.folder import FolderInUseError, RunFolder
     from deepbilevel.training.interruption import Interrupted
     from deepbilevel.training.loop import DivergedError

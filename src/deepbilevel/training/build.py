@@ -18,7 +18,7 @@ from deepbilevel.data import ImageSet, find_recipe, load_data
 from deepbilevel.data.spec import DataSpec
 from deepbilevel.data.subset import choose_in_proportion, set_aside, take
 from deepbilevel.data.views import find_view
-from deepbilevel.distributed import OneProcess, find_processes
+from deepbilevel.distributed import find_processes
 from deepbilevel.group_step import GroupStep
 from deepbilevel.methods import (
     AgreementFilter,
@@ -41,6 +41,7 @@ from deepbilevel.networks.catalog import NETWORKS, build_network
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.networks.weights_file import fill_network, read_weights
 from deepbilevel.noise import NoiseSpec, NoisyLabels
+from deepbilevel.processes import OneProcess
 from deepbilevel.run_references import referred_run
 from deepbilevel.sampling import MatchedGroups
 from deepbilevel.step import Bilevel

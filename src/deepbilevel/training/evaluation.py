@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deepbilevel.distributed import OneProcess
+from deepbilevel.processes import OneProcess
 from deepbilevel.training.feeding import Feed
 
 _BATCH_SIZE = 250
