@@ -207,7 +207,7 @@ class ManyProcesses(OneProcess):
 
     @contextmanager
     def explaining(self) -> Generator[None]:
-        """Tell errors of exchange from all others by where they were raised: all of it is in this file."""
+        """Tell errors of exchange from all others by where torch was called: all exchange is called from this file."""
         try:
             yield
         except RuntimeError as error:
@@ -311,9 +311,9 @@ def find_processes() -> OneProcess:
 def _is_of_exchange(error: RuntimeError) -> bool:
     if isinstance(error, torch.OutOfMemoryError | LostProcessError | FailedElsewhereError):
         return False
-    package = str(Path(__file__).parent)
-    ours = [frame.filename for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(package)]
-    return bool(ours) and ours[-1] == __file__
+    library = str(Path(torch.__file__).parent)
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return [file for file in files if not file.startswith(library)][-1:] == [__file__]
 
 
 def _explanation(error: RuntimeError) -> str:

@@ -1,6 +1,7 @@
 """A run in several processes leaves one folder, can be stopped by any of them, and goes on in any number of them."""
 
 import json
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -14,6 +15,7 @@ from deepbilevel.methods import LOSSES, METHODS
 from deepbilevel.processes import FailedElsewhereError
 from deepbilevel.specs import SpecError
 from deepbilevel.training import DivergedError, Interrupted, Listener, RunFolder, train
+from deepbilevel.training.build import build
 from deepbilevel.training.checkpoints import Checkpoints
 from deepbilevel.training.folder import FolderInUseError
 from tests.distributed.cases import place
@@ -171,6 +173,50 @@ def test_nobody_goes_on_where_one_has_failed(three, failing, teller):
     expected[teller] = f"ValueError: no data in process {teller}"
     assert three.run(build_fails, failing=failing) == expected
     assert three.run(build_fails, failing=()) == ["went on"] * 3
+
+
+def explained(error, where):
+    """Return what a process raises where something goes wrong that has nothing to do with the others."""
+    processes = find_processes()
+
+    def work():
+        raise error
+
+    try:
+        with processes.explaining():
+            if where == "here":
+                work()
+            elif where == "in the first":
+                processes.ask_first(work)
+            else:
+                with processes.succeeding():
+                    work()
+    except (RuntimeError, FailedElsewhereError) as raised:
+        return f"{type(raised).__name__}: {raised}"
+
+
+@pytest.mark.parametrize("where", ["here", "in the first", "in all"])
+def test_errors_of_ones_own_are_not_taken_for_lost_processes(two, where):
+    first, second = two.run(explained, error=RuntimeError("my own"), where=where)
+    assert first == "RuntimeError: my own"
+    assert second == "RuntimeError: my own" if where == "here" else second.startswith("FailedElsewhereError")
+
+
+def threads_beside(local_size):
+    environment = {"RANK": "0", "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": str(local_size)}
+    os.environ.update(environment)
+    try:
+        build(digits(**SETTINGS), Path())
+        return torch.get_num_threads()
+    finally:
+        torch.set_num_threads(1)
+        for name in environment:
+            del os.environ[name]
+
+
+@pytest.mark.parametrize(("local_size", "expected"), [(1, 4), (2, 2), (3, 1), (5, 1)])
+def test_the_threads_of_a_run_are_divided_among_the_processes_of_a_machine(two, local_size, expected):
+    assert two.run(threads_beside, local_size=local_size) == [expected] * 2
 
 
 def refusal(**settings):
