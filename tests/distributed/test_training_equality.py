@@ -15,7 +15,7 @@ from tests.data.layouts import write_jpeg
 from tests.distributed.test_equality import equal, same
 from tests.training.test_combinations import digits
 
-SMALL = {"group__num_batches": 5, "group__batch_size": 4, "data__limit": 80, "data__test_limit": 40, "epochs": 2}
+SMALL = {"group__num_batches": 5, "group__batch_size": 4, "data__limit": 100, "data__test_limit": 40, "epochs": 2}
 CERTAIN = {"network__dropout": 0.0}
 ADAM = {"optimizer": "Adam", "optimizer__lr": 0.001}
 RUNS = {
@@ -149,7 +149,7 @@ def test_predictions_are_those_of_one_process_in_their_order(several):
 @pytest.fixture(scope="module")
 def photographs(tmp_path_factory):
     root = tmp_path_factory.mktemp("photographs")
-    for number in range(16):
+    for number in range(24):
         write_jpeg(root / ("dark", "bright")[number % 2] / f"{number}.jpg", (44, 36), 60 + 100 * (number % 2))
     return root
 
