@@ -5,8 +5,15 @@ wrapper, whose reduction would be a second one. Mini-batch i of a group belongs 
 that are cut into shards it knows which part is here.
 """
 
+import os
 import sys
-from collections.abc import Sequence
+import traceback
+import uuid
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
@@ -14,8 +21,11 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from deepbilevel.processes import Answer, FailedElsewhereError, LostProcessError, OneProcess
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+    from torch.distributed.distributed_c10d import Store
 
     ProcessGroupChoice: TypeAlias = ProcessGroup | Literal[False] | None
 else:
@@ -185,6 +195,195 @@ def find_ranks(process_group: ProcessGroupChoice) -> Ranks | None:
             "this process is not in process_group; pass the group it is in, or process_group=False to work alone"
         )
     return None if dist.get_world_size(process_group) == 1 else Ranks(process_group)
+
+
+class ManyProcesses(OneProcess):
+    """All processes of ``torch.distributed``; each method is called by all of them, in the same order."""
+
+    def __init__(self) -> None:
+        self._ranks = Ranks(None)
+        self.size = self._ranks.size
+        self.is_first = self._ranks.rank == 0
+        talks_on_cpu = "cpu" in dist.get_backend_config()
+        self._device = torch.device("cpu") if talks_on_cpu else torch.device("cuda", torch.cuda.current_device())
+
+    def own(self, count: int) -> range:
+        """Return every ``size``-th piece."""
+        return range(self._ranks.rank, count, self.size)
+
+    def threads(self, wanted: int) -> int:
+        """Divide the threads among the processes of this machine."""
+        return max(1, wanted // Launch.find().local_size)
+
+    def agree(self, *wishes: bool) -> tuple[bool, ...]:
+        """Send the wishes around."""
+        said = torch.tensor(wishes, dtype=torch.int32, device=self._device)
+        dist.all_reduce(said, op=dist.ReduceOp.MAX)
+        return tuple(bool(wish) for wish in said.tolist())
+
+    def ask_first(self, work: Callable[[], Answer]) -> Answer:
+        """Send what came of it to all, or that it failed."""
+        answer: list[Any] = ["failed", None]
+        error: BaseException | None = None
+        if self.is_first:
+            try:
+                answer = ["done", work()]
+            except BaseException as raised:
+                error = raised
+        dist.broadcast_object_list(answer, 0)
+        if error is not None:
+            raise error
+        if answer[0] == "failed":
+            raise FailedElsewhereError("the first process has failed, and says why")
+        return answer[1]
+
+    def put_together(self, rows: Tensor | None, lengths: Sequence[int], width: int) -> Tensor:
+        """Add up rows that are zero where another process has them, which changes no number."""
+        whole = torch.zeros(sum(lengths), width, device=self._device)
+        if rows is not None:
+            start = sum(lengths[: self._ranks.rank])
+            whole[start : start + len(rows)] = rows.to(self._device)
+        dist.all_reduce(whole)
+        return whole.cpu()
+
+    def told_by_first(self, error: Exception) -> Exception:
+        """Return the error itself in the first."""
+        return error if self.is_first else FailedElsewhereError("the first process says what went wrong")
+
+    @contextmanager
+    def succeeding(self) -> Generator[None]:
+        """Tell each other how it went."""
+        error: Exception | None = None
+        try:
+            yield
+        except Exception as raised:
+            error = raised
+        answers = self._ranks.numbers_of_all([int(error is not None)], self._device)
+        failed = [rank for rank, (answer,) in enumerate(answers) if answer]
+        if error is not None and failed[0] == self._ranks.rank:
+            raise error
+        if failed:
+            raise FailedElsewhereError(f"process {failed[0]} has failed, and says why") from error
+
+    @contextmanager
+    def explaining(self) -> Generator[None]:
+        """Tell errors of exchange from all others by where torch was called: all exchange is called from this file."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not _is_of_exchange(error):
+                raise
+            raise LostProcessError(_explanation(error)) from error
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What torchrun says about this process: its place among all, and among those of this machine.
+
+    Attributes:
+        restarts: how often torchrun has started all of them again, because one had failed.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    restarts: int = 0
+
+    @classmethod
+    def find(cls) -> "Launch":
+        """Read the environment; a process that nobody launched is the only one."""
+        if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+            return cls()
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")
+        return cls(*(int(os.environ.get(name, default)) for name, default in zip(names, (0, 1, 0, 1, 0), strict=True)))
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes files and prints."""
+        return self.rank == 0
+
+    @contextmanager
+    def joined(self, device: str, timeout: float) -> Generator[None]:
+        """Let the processes know each other while this is entered.
+
+        Args:
+            device: where they train, ``cpu`` or ``cuda``.
+            timeout: seconds that one may wait for another.
+        """
+        if self.size == 1:
+            yield
+            return
+        from torch.distributed.rendezvous import rendezvous  # a torch built without distribution has none
+
+        if device == "cuda":
+            if self.local_rank >= torch.cuda.device_count():
+                raise ValueError(
+                    f"device 'cuda' needs a GPU for each process, but this machine has {torch.cuda.device_count()} "
+                    f"and torchrun started {self.local_size} processes; take --nproc-per-node gpu"
+                )
+            torch.cuda.set_device(self.local_rank)
+        backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+        try:
+            store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
+            store = _without_leftovers(store, self.rank, self.size, timeout)
+            dist.init_process_group(
+                backend, store=store, rank=self.rank, world_size=self.size, timeout=timedelta(seconds=timeout)
+            )
+        except RuntimeError as error:
+            raise LostProcessError(_explanation(error)) from error
+        yield
+        # Only after a good end: beside processes that are lost it might wait for them, and the process ends anyway.
+        dist.destroy_process_group()
+
+
+def _without_leftovers(store: "Store", rank: int, size: int, timeout: float) -> "Store":
+    """Return a part of the store that holds nothing of processes that ran before.
+
+    torchrun keeps its store when it starts processes again, and in it the addresses of those that are dead. So the
+    first process opens a new part, and the others come in; who knocks at a dead one's gets no answer, and looks again.
+    """
+    from torch.distributed.distributed_c10d import PrefixStore
+
+    own = uuid.uuid4().hex
+    if rank == 0:
+        store.set("first", own)
+        for other in range(1, size):
+            store.set(f"{own}/{store.get(f'{own}/{other}').decode()}", "welcome")
+        return PrefixStore(own, store)
+    for is_last in (*[False] * int(timeout), True):
+        first = store.get("first").decode()
+        store.set(f"{first}/{rank}", own)
+        try:
+            store.wait([f"{first}/{own}"], timedelta(seconds=1))
+            return PrefixStore(first, store)
+        except dist.DistStoreError:
+            if is_last:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def find_processes() -> OneProcess:
+    """Return the processes that share a run: all of ``torch.distributed`` if it is initialised, else this one."""
+    return OneProcess() if find_ranks(None) is None else ManyProcesses()
+
+
+def _is_of_exchange(error: RuntimeError) -> bool:
+    if isinstance(error, torch.OutOfMemoryError | LostProcessError | FailedElsewhereError):
+        return False
+    library = str(Path(torch.__file__).parent)
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return [file for file in files if not file.startswith(library)][-1:] == [__file__]
+
+
+def _explanation(error: RuntimeError) -> str:
+    after = "The same command goes on from the last checkpoint"
+    if "timed out" in str(error).lower() or "timeout" in str(error).lower():
+        return (
+            "another process of this run has not answered within the time-out: it hangs, or is slower than --timeout "
+            f"allows. See what it does, end what is left of it, and take a larger --timeout if it is only slow. {after}"
+        )
+    return f"another process of this run is gone; look for its own message, or for who killed it. {after}"
 
 
 def switch_off_wrappers(model: nn.Module) -> None:

@@ -18,7 +18,10 @@ class Processes:
 
     def __init__(self, size: int, folder: Path) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch.distributed.fsdp"])  # once for all processes
+        # Once for all processes.
+        context.set_forkserver_preload(
+            ["torch.distributed.fsdp", "deepbilevel.training.run", "filelock", "sklearn.datasets"]
+        )
         self._ends, self._processes = [], []
         for rank in range(size):
             ours, theirs = context.Pipe()

@@ -33,12 +33,15 @@ class Command:
         arguments: of the command.
         out: its folder of runs.
         dies_at: the operation on files in that folder before which the process kills itself, counted from 1.
+        environment: variables that it has besides ours.
     """
 
-    def __init__(self, *arguments: object, out: Path, dies_at: int | None = None) -> None:
+    def __init__(
+        self, *arguments: object, out: Path, dies_at: int | None = None, environment: dict[str, str] | None = None
+    ) -> None:
         receivers, senders = zip(*(_CONTEXT.Pipe(duplex=False) for _ in range(2)), strict=True)
         command = ["train", *map(str, arguments), "--out", str(out)]
-        self.process = _CONTEXT.Process(target=_become, args=(command, str(out), dies_at, *senders))
+        self.process = _CONTEXT.Process(target=_become, args=(command, str(out), dies_at, environment or {}, *senders))
         self.process.start()
         for sender in senders:
             sender.close()
@@ -71,12 +74,13 @@ class Command:
         return self.process.exitcode, output, errors
 
 
-def _become(arguments, folder, dies_at, output, errors) -> None:
+def _become(arguments, folder, dies_at, environment, output, errors) -> None:
     from deepbilevel.cli import main
 
     multiprocessing.set_start_method("fork", force=True)  # as in a process that was started by hand
     os.dup2(output.fileno(), 1)
     os.dup2(errors.fileno(), 2)
+    os.environ.update(environment)
     # A suite started in the background ignores Ctrl-C, and would hand that on.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if dies_at is not None:

@@ -13,12 +13,19 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 
 @contextmanager
-def errors_as_messages(code: int = FAILED, *others: type[Exception]) -> Generator[None]:
-    """Turn the errors users can mend, and those named, into a message; anything else keeps its traceback."""
+def errors_as_messages(code: int = FAILED, *others: type[Exception], silent: bool = False) -> Generator[None]:
+    """Turn the errors users can mend, and those named, into a message; anything else keeps its traceback.
+
+    Args:
+        code: with which the command ends.
+        others: more errors that users can mend.
+        silent: say nothing, because another process says the same.
+    """
     try:
         yield
     except (ValueError, OSError, ImportError, *others) as error:
-        typer.echo(f"error: {error}", err=True)
+        if not silent:
+            typer.echo(f"error: {error}", err=True)
         raise typer.Exit(code) from error
 
 

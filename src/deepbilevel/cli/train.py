@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from deepbilevel.cli.resolving import change_spec, parse_seeds, resolve_spec
 from deepbilevel.cli.tie import read_spec_and_watch
 
 if TYPE_CHECKING:
+    from deepbilevel.distributed import Launch
     from deepbilevel.training.spec import RunSpec
 
 
@@ -60,6 +62,9 @@ def train(
     out: Annotated[Path, typer.Option(help="The folder of runs.")] = Path("runs"),
     resume: Annotated[bool, typer.Option(help="Go on with what is there, or move it aside and start anew.")] = True,
     save_seconds: Annotated[float, typer.Option(min=0, help="Seconds between two checkpoints at the most.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Under torchrun: seconds after which a process that does not answer is lost.")
+    ] = 600.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the whole spec as TOML and stop.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
@@ -70,21 +75,31 @@ def train(
     """Train a network; the same command goes on where it was stopped or killed.
 
     Example: deepbilevel train --data digits --noise uniform:0.5
+
+    On several processes: torchrun --nproc-per-node 2 -m deepbilevel train --data digits --noise uniform:0.5
     """
     sent = read_spec_and_watch() if tied else None  # before torch is loaded: that takes seconds
 
+    from deepbilevel.distributed import Launch
     from deepbilevel.specs import to_plain
     from deepbilevel.training.spec_files import to_toml
+    from deepbilevel.training.spreading import check_spread
 
-    with errors_as_messages(WRONG_USAGE):
+    launch = Launch() if tied else Launch.find()  # who starts a tied run may be one of many itself; the run is not
+    with errors_as_messages(WRONG_USAGE, silent=not launch.is_first):
         spec = resolve_spec(data, data_dir, network, spec_file, text=sent)
         given = {"method": method, "loss": loss, "mixing": mixing, "noise": noise, "epochs": epochs}
         spec = change_spec(spec, {**given, "data.limit": limit, "threads": threads, "seed": seed}, settings or [])
         if seeds is not None and seed is not None:
             raise ValueError("--seed and --seeds cannot be given together; --seeds 0-4 runs five")
+        if seeds is not None and launch.size > 1:
+            raise ValueError(
+                f"--seeds {seeds} starts a process for each run, and torchrun has started some already; drop one"
+            )
+        check_spread(spec, launch.size)
         specs = [spec] if seeds is None else [replace(spec, seed=number) for number in parse_seeds(seeds)]
     if dry_run:
-        for each in specs:
+        for each in specs if launch.is_first else []:
             typer.echo(json.dumps(to_plain(each)) if as_json else f"# {each.name}-{each.id}\n{to_toml(each)}")
         return
     if len(specs) > 1:
@@ -95,19 +110,31 @@ def train(
         raise typer.Exit(run_seeds(specs, place, jobs, quiet=quiet, as_json=as_json))
     _run(
         specs[0],
+        launch,
+        timeout=timeout,
         quiet=quiet,
         as_json=as_json,
         progress_seconds=1.0 if tied else None,
         out=out,
         data_dir=data_dir,
         workers=workers,
-        resume=resume,
+        resume=resume or launch.restarts > 0,  # what torchrun starts again is to go on
         save_seconds=save_seconds,
     )
 
 
-def _run(spec: "RunSpec", *, quiet: bool, as_json: bool, progress_seconds: float | None, **options: Any) -> None:
+def _run(
+    spec: "RunSpec",
+    launch: "Launch",
+    *,
+    timeout: float,
+    quiet: bool,
+    as_json: bool,
+    progress_seconds: float | None,
+    **options: Any,
+) -> None:
     from deepbilevel.cli import watching
+    from deepbilevel.processes import FailedElsewhereError, LostProcessError
     from deepbilevel.training.folder import FolderInUseError, RunFolder
     from deepbilevel.training.interruption import Interrupted
     from deepbilevel.training.loop import DivergedError
@@ -118,7 +145,10 @@ def _run(spec: "RunSpec", *, quiet: bool, as_json: bool, progress_seconds: float
     with ExitStack() as stack:
         stack.enter_context(last_words())
         listener: Listener
-        if as_json:
+        if not launch.is_first:
+            listener = Listener()
+            warnings.simplefilter("ignore")  # the first process has the same
+        elif as_json:
             listener = watching.Json(progress_seconds)
         elif quiet:
             listener = watching.Silence()
@@ -127,11 +157,17 @@ def _run(spec: "RunSpec", *, quiet: bool, as_json: bool, progress_seconds: float
         else:
             listener = watching.Lines()
         try:
-            with errors_as_messages(FAILED, DivergedError, FolderInUseError):
+            mendable = (DivergedError, FolderInUseError, LostProcessError)
+            with errors_as_messages(FAILED, *mendable), launch.joined(spec.device, timeout):
                 record = train(spec, listener=listener, **options)
+        except FailedElsewhereError:
+            raise typer.Exit(FAILED) from None
         except (Interrupted, KeyboardInterrupt) as stop:
-            typer.echo(str(stop) or "stopped at once; the last checkpoint counts", err=True)
+            if launch.is_first:
+                typer.echo(str(stop) or "stopped at once; the last checkpoint counts", err=True)
             raise typer.Exit(INTERRUPTED) from None
+    if not launch.is_first:
+        return
     folder = str(RunFolder.of(spec, options["out"]).path)
     if as_json:
         watching.Json().say("done", folder=folder, final=record["final"], best=record["best"])

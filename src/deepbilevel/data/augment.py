@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from deepbilevel.choice import choose
 from deepbilevel.data.augmentation import (
     CenterCrop,
+    Draws,
     HorizontalFlip,
     NormalizeChannels,
     PadAndCrop,
@@ -39,6 +39,7 @@ class Recipe:
         permutation_seed: where given, the pixels of every image are first put into an order of its own, fixed for the
             whole run.
 
+    >>> import torch
     >>> images = torch.zeros(8, 3, 32, 32, dtype=torch.uint8)
     >>> find_recipe("inception").apply("train", images, torch.Generator().manual_seed(0)).shape
     torch.Size([8, 3, 29, 29])
@@ -52,7 +53,7 @@ class Recipe:
         self,
         mode: Mode,
         images: Tensor,
-        generator: torch.Generator | None = None,
+        generator: Draws | None = None,
         *,
         indices: Tensor | None = None,
         split: Split | None = None,
@@ -62,7 +63,8 @@ class Recipe:
         Args:
             mode: which steps to take. Accuracy on training images is measured in the mode ``"test"``.
             images: ``[N, C, H, W]``, uint8 or floating point.
-            generator: where random steps draw from; on the CPU, wherever the images are.
+            generator: where random steps draw from; on the CPU, wherever the images are. :class:`DrawsOfPart` where
+                these are some images of a batch and the others are prepared elsewhere.
             indices: the number of each image in its data set; needed where pixels are permuted, else ignored.
             split: the data set in which ``indices`` count; needed where pixels are permuted, else ignored.
         """

@@ -39,6 +39,10 @@ class EarlyLearning(ObjectiveSpec):
         check_at_least_zero(strength=self.strength)
         check_share(memory=self.memory)
 
+    def why_not_spread(self) -> str | None:
+        """Return what it remembers."""
+        return "remembers each image where it was seen"
+
     def make(self, task: Task) -> Objective:
         """Make the objective, which has seen nothing yet."""
         return _EarlyLearning(self, task)

@@ -70,6 +70,11 @@ class NoiseLayer(ObjectiveSpec):
         """Refuse a run with no epoch before, or after, the layer starts."""
         check_warm_up(self.kind, self.warm_up, num_epochs)
 
+    def why_not_spread(self) -> str | None:
+        """Return what a matrix that is trained itself would do."""
+        matrix = "with loss.linear puts its matrix right in every forward pass, of which processes have more or fewer"
+        return matrix if self.linear else None
+
     def make(self, task: Task) -> Objective:
         """Make the objective; its layer changes nothing until the warm-up is over."""
         if self.linear:

@@ -97,6 +97,10 @@ class ObjectiveSpec(ABC):
     def make(self, task: Task) -> Objective:
         """Make the objective of a run."""
 
+    def why_not_spread(self) -> str | None:
+        """Return why it would be another loss if mini-batches of a group ran in several processes, if it would."""
+        return None
+
     def check_epochs(self, num_epochs: int) -> None:  # noqa: B027, most do with any number
         """Refuse a run that is too short."""
 

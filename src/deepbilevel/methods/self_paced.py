@@ -51,6 +51,10 @@ class SelfPaced(ObjectiveSpec):
             raise SpecError(f"burn_in is a share of the epochs, so it must lie in 0 .. 1, got {self.burn_in}")
         check_at_least_zero(gamma=self.gamma)
 
+    def why_not_spread(self) -> str | None:
+        """Return what it remembers."""
+        return "remembers the losses of the mini-batches before, in their order"
+
     def make(self, task: Task) -> Objective:
         """Make the objective, which has seen no loss yet."""
         return _SelfPaced(self, task)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -18,6 +18,7 @@ from deepbilevel.data import ImageSet, find_recipe, load_data
 from deepbilevel.data.spec import DataSpec
 from deepbilevel.data.subset import choose_in_proportion, set_aside, take
 from deepbilevel.data.views import find_view
+from deepbilevel.distributed import find_processes
 from deepbilevel.group_step import GroupStep
 from deepbilevel.methods import (
     AgreementFilter,
@@ -40,12 +41,13 @@ from deepbilevel.networks.catalog import NETWORKS, build_network
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.networks.weights_file import fill_network, read_weights
 from deepbilevel.noise import NoiseSpec, NoisyLabels
+from deepbilevel.processes import OneProcess
 from deepbilevel.run_references import referred_run
 from deepbilevel.sampling import MatchedGroups
 from deepbilevel.step import Bilevel
 from deepbilevel.training.feeding import Batch, Feed
 from deepbilevel.training.spec import RunSpec
-from deepbilevel.training.streams import seed_streams
+from deepbilevel.training.streams import seed_streams, seeded_apart
 
 _BESIDE_DATA = "data:"  # weights in the folder of the data sets, which is another on every machine
 
@@ -58,6 +60,7 @@ class Parts:
         objective: the loss, where it remembers or learns something; its parameters are trained with the network's.
         loss_of: forward pass and loss of a mini-batch.
         num_parts: into how many mini-batches a group is cut: k, or 1 where the group is one batch.
+        processes: those that share the run.
     """
 
     spec: RunSpec
@@ -72,6 +75,7 @@ class Parts:
     loss_of: Callable[[Batch], Tensor]
     autocast: torch.autocast | None
     num_parts: int
+    processes: OneProcess
 
 
 class OtherRuns(Protocol):
@@ -88,7 +92,8 @@ class OtherRuns(Protocol):
 
 def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | None = None) -> Parts:
     """Make everything a run needs; the process's random numbers and threads are set as the spec says."""
-    torch.set_num_threads(spec.threads)
+    processes = find_processes()
+    torch.set_num_threads(processes.threads(spec.threads))
     train_set, test_set = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs)
     device = find_device(spec.device)
     groups = MatchedGroups(
@@ -100,6 +105,7 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
         holdout=spec.group.holdout,
         draw=spec.group.draw,
         on_rare=spec.group.on_rare,
+        process_group=False,  # a feed wants whole groups, to draw for each of their images whoever prepares it
     )
     seed_streams(spec.seed)
     network = _found_weights(spec.network, data_dir, runs)
@@ -124,6 +130,7 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
         loss_of=_make_loss(spec, model, objective, method, autocast),
         autocast=autocast,
         num_parts=num_parts,
+        processes=processes,
     )
 
 
@@ -291,8 +298,13 @@ def _make_loss(
             return multi_label_loss(scores, batch.labels, batch.difficult)
         return loss(scores, batch.labels)
 
+    def random_numbers(batch: Batch) -> AbstractContextManager[None]:
+        if shares_dropout:
+            return method.shared_dropout()
+        return nullcontext() if batch.seed is None else seeded_apart(batch.seed, batch.images.device)
+
     def loss_of(batch: Batch) -> Tensor:
-        with method.shared_dropout() if shares_dropout else nullcontext():
+        with random_numbers(batch):
             if objective is not None:  # it lowers the precision itself, of networks and of nothing else
                 return objective(model, batch.images, batch.labels, batch.indices.to(batch.images.device))
             if autocast is None:

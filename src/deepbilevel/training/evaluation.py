@@ -6,23 +6,45 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from deepbilevel.processes import OneProcess
 from deepbilevel.training.feeding import Feed
 
 _BATCH_SIZE = 250
 
 
 def predict(
-    model: nn.Module, feed: Feed, *, crops: int = 1, autocast: torch.autocast | None = None
+    model: nn.Module,
+    feed: Feed,
+    *,
+    crops: int = 1,
+    autocast: torch.autocast | None = None,
+    processes: OneProcess | None = None,
 ) -> Generator[tuple[Tensor, Tensor]]:
-    """Yield ``(indices, probabilities)`` for all images in order, averaged over the crops of each; on the CPU."""
+    """Yield ``(indices, probabilities)`` for all images in order, averaged over the crops of each; on the CPU.
+
+    Several processes take turns with the batches, and each yields what all of them have found.
+    """
+    processes = processes or OneProcess()
+    size = _BATCH_SIZE // crops or 1
+    chunks = feed.chunks(size)
+    answers = _own_probabilities(model, feed, size, crops, autocast, processes.own(len(chunks)))
+    for start in range(0, len(chunks), processes.size):
+        turn = chunks[start : start + processes.size]
+        probabilities = processes.put_together(next(answers, None), list(map(len, turn)), feed.data.num_classes)
+        yield torch.arange(turn[0].start, turn[-1].stop), probabilities
+
+
+def _own_probabilities(
+    model: nn.Module, feed: Feed, size: int, crops: int, autocast: torch.autocast | None, own: range
+) -> Generator[Tensor]:
     multi_label = feed.data.multi_label
     total: Tensor | None = None
-    for number, batch in enumerate(feed.batches(_BATCH_SIZE // crops or 1, crops=crops), start=1):
+    for number, batch in enumerate(feed.batches(size, crops=crops, own=own), start=1):
         scores = _scores(model, batch.images, autocast)
         probabilities = (scores.sigmoid() if multi_label else scores.softmax(dim=1)).cpu()
         total = probabilities if total is None else total + probabilities
         if number % crops == 0:
-            yield batch.indices, total / crops
+            yield total / crops
             total = None
 
 

@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from deepbilevel.data import ImageSet, ImagesInMemory, ImagesOnDisk, Recipe
-from deepbilevel.data.augmentation import Split
+from deepbilevel.data.augmentation import Draws, DrawsOfPart, Split
 from deepbilevel.data.decode import decode_rgb
 from deepbilevel.data.views import View, ViewMode
 from deepbilevel.methods import Mixup
 from deepbilevel.sampling import MatchedGroups
 
-_CROPS, _BATCHES, _MIXING = 1, 2, 3  # independent streams of random numbers
+_CROPS, _BATCHES, _MIXING, _NETWORK = 1, 2, 3, 4  # independent streams of random numbers
 _Key = tuple[int, int]
 """An image and the seed of its crop."""
 _Viewed = tuple[Tensor, str]
@@ -34,12 +34,15 @@ class Batch:
     Attributes:
         labels: one class per image; or, mixed or with several labels, a row with a number per class.
         difficult: masks labels that do not count.
+        seed: of what is random in the network, where other mini-batches of the group run in other processes. Nothing
+            where all run here: then the random numbers of the process just go on.
     """
 
     indices: Tensor
     images: Tensor
     labels: Tensor
     difficult: Tensor | None
+    seed: int | None = None
 
 
 class Feed:
@@ -84,22 +87,53 @@ class Feed:
         self._skip_bad = skip_bad
         self._mixing = mixing
 
-    def groups(self, sampler: MatchedGroups, epoch: int, first: int, *, num_parts: int) -> Iterator[list[Batch]]:
+    def groups(
+        self, sampler: MatchedGroups, epoch: int, first: int, *, num_parts: int, own: Sequence[int] | None = None
+    ) -> Iterator[list[Batch]]:
         """Yield the groups of an epoch from number ``first`` on, each cut into ``num_parts`` mini-batches.
 
-        The sampler must stand at that place.
+        Args:
+            sampler: must stand at that place, and yield whole groups.
+            epoch: counted from 0.
+            first: the group to begin with.
+            num_parts: into how many mini-batches a group is cut.
+            own: which of these to fetch and prepare; all, unless told. They are the same as among all.
         """
         rows = list(_in_groups(sampler, sampler.num_batches))
         numbers = range(first, first + len(rows))
+        size = sampler.num_batches * sampler.batch_size
+        places = range(num_parts) if own is None or len(own) == num_parts else own
+        at_hand = torch.arange(size).view(num_parts, -1)[list(places)].flatten()
+        chosen = at_hand.tolist()
         keys = [self._keys(row, _CROPS, epoch, number) for row, number in zip(rows, numbers, strict=True)]
+        keys = [[of_group[place] for place in chosen] for of_group in keys]
         for number, row, images in zip(numbers, rows, self._raw(keys, "train"), strict=True):
-            generator = torch.Generator().manual_seed(_seeds(1, self._seed, _BATCHES, epoch, number)[0])
-            batches = self._prepare(row, images, generator, num_parts)
-            yield batches if self._mixing is None else self._mixed(self._mixing, batches, epoch, number)
+            draws: Draws = torch.Generator().manual_seed(_seeds(1, self._seed, _BATCHES, epoch, number)[0])
+            if len(places) < num_parts:
+                draws = DrawsOfPart(draws, size, at_hand)
+            batches = self._prepare([row[place] for place in chosen], images, draws, len(places))
+            if len(places) < num_parts:
+                seeds = _seeds(num_parts, self._seed, _NETWORK, epoch, number)
+                batches = [replace(batch, seed=seeds[place]) for place, batch in zip(places, batches, strict=True)]
+            if self._mixing is not None:
+                seeds = _seeds(num_parts, self._seed, _MIXING, epoch, number)
+                batches = self._mixed(self._mixing, batches, [seeds[place] for place in places])
+            yield batches
 
-    def batches(self, size: int, *, crops: int = 1) -> Iterator[Batch]:
-        """Yield all images in order for evaluation, the middle of each; or ``crops`` random ones, one after another."""
-        chunks = [list(range(start, min(start + size, len(self.data)))) for start in range(0, len(self.data), size)]
+    def chunks(self, size: int) -> list[range]:
+        """Return the images in order, cut into batches for evaluation."""
+        return [range(start, min(start + size, len(self.data))) for start in range(0, len(self.data), size)]
+
+    def batches(self, size: int, *, crops: int = 1, own: Sequence[int] | None = None) -> Iterator[Batch]:
+        """Yield all images in order for evaluation, the middle of each; or ``crops`` random ones, one after another.
+
+        Args:
+            size: of a batch.
+            crops: how often each batch is yielded.
+            own: which of the :meth:`chunks` to yield; all, unless told.
+        """
+        chunks = self.chunks(size)
+        chunks = [list(chunks[number]) for number in (range(len(chunks)) if own is None else own)]
         mode: ViewMode = "test" if crops == 1 else "crops"
         keys = [
             [(index, _seeds(1, _CROPS, crop, index)[0]) for index in chunk] for chunk in chunks for crop in range(crops)
@@ -108,9 +142,7 @@ class Feed:
         for chunk, images in zip(repeated, self._raw(keys, mode), strict=True):
             yield self._prepare(chunk, images, None, 1)[0]
 
-    def _prepare(
-        self, row: Sequence[int], images: Tensor, generator: torch.Generator | None, num_parts: int
-    ) -> list[Batch]:
+    def _prepare(self, row: Sequence[int], images: Tensor, generator: Draws | None, num_parts: int) -> list[Batch]:
         # The whole group at once: its mini-batches are too small to keep a processor busy with augmentation.
         indices = torch.tensor(row)
         mode = "test" if generator is None else "train"
@@ -123,9 +155,9 @@ class Feed:
         parts = (indices.chunk(num_parts), images.chunk(num_parts), labels.chunk(num_parts), masks)
         return [Batch(*each) for each in zip(*parts, strict=True)]
 
-    def _mixed(self, mixing: Mixup, batches: list[Batch], epoch: int, number: int) -> list[Batch]:
+    def _mixed(self, mixing: Mixup, batches: list[Batch], seeds: list[int]) -> list[Batch]:
         mixed: list[Batch] = []
-        for batch, seed in zip(batches, _seeds(len(batches), self._seed, _MIXING, epoch, number), strict=True):
+        for batch, seed in zip(batches, seeds, strict=True):
             images, labels = mixing(
                 batch.images,
                 batch.labels,

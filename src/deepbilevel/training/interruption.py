@@ -15,12 +15,17 @@ class Interrupted(Exception):  # noqa: N818 - nothing went wrong
 class Interruption(AbstractContextManager["Interruption"]):
     """Listens for signals while it is entered; outside the main thread, where Python hears none, it hears none.
 
+    Args:
+        patient: a second Ctrl-C is no more than the first. For processes that torchrun has started: it passes on the
+            signals that it gets, which a process may have got already.
+
     Attributes:
         requested: whether the run should stop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, patient: bool = False) -> None:
         self.requested = False
+        self._patient = patient
         self._impatient = False
         self._before: dict[signal.Signals, Any] = {}
 
@@ -38,7 +43,7 @@ class Interruption(AbstractContextManager["Interruption"]):
             signal.signal(each, before)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT and not self._impatient:
+        if self.requested and number == signal.SIGINT and not self._impatient and not self._patient:
             self._impatient = True  # once: a third one must not cut off what the second one set going
             raise KeyboardInterrupt
         self.requested = True

@@ -7,6 +7,7 @@ two yields; at each of them the state is complete. It writes no file and knows n
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
@@ -122,7 +123,8 @@ class TrainingLoop:
         start = time.perf_counter()
         if parts.objective is not None and self.group == 0:
             parts.objective.begin_epoch(self.epoch, self._predict_training_set)
-        for batches in parts.train.groups(parts.groups, self.epoch, self.group, num_parts=parts.num_parts):
+        own = parts.processes.own(parts.num_parts)
+        for batches in parts.train.groups(parts.groups, self.epoch, self.group, num_parts=parts.num_parts, own=own):
             self._step(batches)
             self.group += 1
             self.samples += parts.spec.group.size
@@ -133,7 +135,8 @@ class TrainingLoop:
 
     def _predict_training_set(self) -> Tensor:
         parts = self.parts
-        return torch.cat([each for _, each in predict(parts.model, parts.train, autocast=parts.autocast)])
+        everything = predict(parts.model, parts.train, autocast=parts.autocast, processes=parts.processes)
+        return torch.cat([each for _, each in everything])
 
     def _step(self, batches: list[Batch]) -> None:
         parts = self.parts
@@ -141,12 +144,12 @@ class TrainingLoop:
             settings["lr"] = parts.spec.optimizer.lr * self._lr_factor()
         report = parts.method.step_over(batches, parts.loss_of)
         if parts.scaler is None:
-            self._check(report, batches)
+            self._check(report)
             parts.optimizer.step()
         else:
             parts.scaler.step(parts.optimizer)
             parts.scaler.update()
-            self._check(report, batches)
+            self._check(report)
         parts.optimizer.zero_grad(set_to_none=True)
         self.steps.add(report)
         self.report = report
@@ -155,31 +158,37 @@ class TrainingLoop:
         epoch = self.epoch + min(self.group / self.parts.groups.num_groups, 1.0)
         return self.parts.spec.schedule.factor(epoch, self.parts.spec.epochs)
 
-    def _check(self, report: Any, batches: list[Batch]) -> None:
+    def _check(self, report: Any) -> None:
         """Stop at a loss that is not finite, a plain gradient that is not, or too many steps without learning."""
         parts = self.parts
         bad = torch.nonzero(~torch.isfinite(report.losses)).flatten().tolist()
         if bad:
-            raise DivergedError(f"the loss of {self._where(bad[0], batches)} is {report.losses[bad[0]].item()}")
+            raise DivergedError(f"the loss of {self._where(bad[0])} is {report.losses[bad[0]].item()}")
         self._zeroed_in_a_row = 0 if report.applied else self._zeroed_in_a_row + 1
         if self._zeroed_in_a_row >= parts.spec.zeroed_steps:
             bad = torch.nonzero(~report.finite).flatten().tolist()
-            why = f"the gradient of {self._where(bad[0], batches)} was not finite" if bad else "all weights were zero"
+            why = f"the gradient of {self._where(bad[0])} was not finite" if bad else "all weights were zero"
             raise DivergedError(f"nothing was learned in {self._zeroed_in_a_row} consecutive steps; in the last, {why}")
         if parts.scaler is None and not parts.method.tolerates_bad_batches and not bool(report.finite.all()):
             first = int(torch.nonzero(~report.finite)[0])
-            raise DivergedError(f"the gradient of {self._where(first, batches)} is not finite")
+            raise DivergedError(f"the gradient of {self._where(first)} is not finite")
 
-    def _where(self, number: int, batches: list[Batch]) -> str:
-        images = batches[number].indices.tolist()
+    def _where(self, number: int) -> str:
+        parts = self.parts
+        # Drawn again: another process may have had this mini-batch.
+        parts.groups.load_state_dict(self._sampler_state)
+        group = torch.tensor(list(islice(parts.groups, parts.groups.num_batches)))
+        images = group.flatten().chunk(parts.num_parts)[number].tolist()
         shown = ", ".join(map(str, images[:_SHOWN_IMAGES])) + (", ..." if len(images) > _SHOWN_IMAGES else "")
         step = self.epoch * self.parts.groups.num_groups + self.group + 1
         return f"mini-batch {number} of step {step} (epoch {self.epoch + 1}, training images {shown})"
 
     def _evaluate(self, name: str, feed: Feed, crops: int, scores: dict[str, float]) -> Iterator[Progress]:
-        metric = make_metric(feed)
+        parts, metric = self.parts, make_metric(feed)
         done = 0
-        for indices, probabilities in predict(self.parts.model, feed, crops=crops, autocast=self.parts.autocast):
+        for indices, probabilities in predict(
+            parts.model, feed, crops=crops, autocast=parts.autocast, processes=parts.processes
+        ):
             metric.add(indices, probabilities)
             done += len(indices)
             yield self._progress("evaluate", done, len(feed.data))

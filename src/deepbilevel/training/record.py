@@ -32,6 +32,7 @@ def make_record(loop: TrainingLoop, status: str, data_dir: Path, *, error: str |
         "status": status,
         "error": error,
         "process": os.getpid(),
+        "processes": parts.processes.size,
         "updated": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "spec": to_plain(spec),
         "metric": "mAP" if parts.train.data.multi_label else "accuracy",

@@ -1,25 +1,20 @@
-"""A run from its spec to its results, through kills, interruptions and full disks."""
+"""A run from its spec to its results, through kills, interruptions and full disks; in one process or in several."""
 
-import contextlib
-import json
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from deepbilevel.replacement import remove_leftovers, write_text
-from deepbilevel.specs import to_plain
+from deepbilevel.distributed import find_processes
 from deepbilevel.training.build import Parts, build
-from deepbilevel.training.checkpoints import Checkpoints
-from deepbilevel.training.events import Events
 from deepbilevel.training.folder import RunFolder
 from deepbilevel.training.interruption import Interrupted, Interruption
+from deepbilevel.training.keeping import Keeper, NoKeeper
 from deepbilevel.training.loop import DivergedError, Progress, Row, TrainingLoop
-from deepbilevel.training.model_card import write_card
-from deepbilevel.training.model_file import save_model
 from deepbilevel.training.other_runs import RunsBeside
-from deepbilevel.training.record import make_record
 from deepbilevel.training.spec import RunSpec
-from deepbilevel.training.step_log import write_steps
+from deepbilevel.training.spreading import check_spread
 
 SAVE_SECONDS = 60.0
 
@@ -52,6 +47,8 @@ def train(
 ) -> dict[str, Any]:
     """Train, or go on where the last process stopped, and return the record.
 
+    Where ``torch.distributed`` is initialised, all its processes must call this alike, and share the run.
+
     Args:
         spec: the run.
         out: the folder of runs; this one gets a folder in it.
@@ -59,29 +56,44 @@ def train(
         workers: processes that decode image files.
         save_seconds: how much work a kill may cost; a checkpoint is also written after every epoch.
         resume: go on with what is there; otherwise it is moved aside first.
-        listener: is told what happens.
+        listener: is told what happens; of several processes, that of the first.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, with everything saved.
         DivergedError: if training stopped making sense.
         FolderInUseError: if another process is at it.
+        LostProcessError: if one of several processes is gone, or does not answer.
+        FailedElsewhereError: if another one of them raises why the run has failed.
     """
-    listener = listener or Listener()
+    processes = find_processes()
+    check_spread(spec, processes.size)
+    listener = listener if listener is not None and processes.is_first else Listener()
     folder = RunFolder.of(spec, out)
-    if not resume and (old := folder.move_aside()) is not None:
-        listener.message(f"what was there is now in {old}")
-    if (record := _finished(folder, listener)) is not None:
-        return record
-    with Interruption() as interruption:
+
+    def look() -> dict[str, Any] | None:
+        if not resume and (old := folder.move_aside()) is not None:
+            listener.message(f"what was there is now in {old}")
+        return _finished(folder, listener)
+
+    with processes.explaining(), Interruption(patient=processes.size > 1) as interruption, ExitStack() as stack:
+        if (record := processes.ask_first(look)) is not None:
+            return record
         # Before the folder: what cannot be built, for want of data for instance, leaves nothing behind.
-        parts = build(spec, data_dir, workers=workers, runs=RunsBeside(out, data_dir))
-        with folder.locked():
+        with processes.succeeding():
+            parts = build(spec, data_dir, workers=workers, runs=RunsBeside(out, data_dir))
+        keeper = NoKeeper()
+
+        def open_folder() -> dict[str, Any] | None:
+            nonlocal keeper
+            stack.enter_context(folder.locked())
             if (record := _finished(folder, listener)) is not None:  # by another process, while this one was built
                 return record
-            remove_leftovers(folder.path)
-            remove_leftovers(folder.steps)
-            write_text(folder.spec_file, json.dumps(to_plain(spec), indent=2) + "\n")
-            return _Run(parts, folder, data_dir, save_seconds, listener).drive(interruption)
+            keeper = Keeper(folder, spec, data_dir, _tell_damaged(listener))
+            return None
+
+        if (record := processes.ask_first(open_folder)) is not None:
+            return record
+        return _Run(parts, folder, keeper, save_seconds, listener).drive(interruption)
 
 
 def _finished(folder: RunFolder, listener: Listener) -> dict[str, Any] | None:
@@ -91,92 +103,84 @@ def _finished(folder: RunFolder, listener: Listener) -> dict[str, Any] | None:
     return folder.read_record()
 
 
+def _tell_damaged(listener: Listener) -> Callable[[Path, str], None]:
+    def tell(path: Path, reason: str) -> None:
+        listener.message(f"{path} is damaged ({reason}) and passed over; the checkpoint before it is used")
+
+    return tell
+
+
 class _Run:
-    """One process's part of a run."""
+    """One process's part of a run; all that share it drive it alike, and one of them keeps what comes of it."""
 
     def __init__(
-        self, parts: Parts, folder: RunFolder, data_dir: Path, save_seconds: float, listener: Listener
+        self, parts: Parts, folder: RunFolder, keeper: NoKeeper, save_seconds: float, listener: Listener
     ) -> None:
         self._folder = folder
-        self._data_dir = data_dir
+        self._keeper = keeper
         self._save_seconds = save_seconds
         self._listener = listener
-        self._checkpoints = Checkpoints(folder.checkpoints, on_damaged=self._tell_damaged)
+        self._processes = parts.processes
         self._loop = TrainingLoop(parts)
-        self._last_saved: str | None = None
-        latest = self._checkpoints.load_latest()
+        latest = self._processes.ask_first(keeper.load)
         if latest is not None:
             step, state = latest
-            self._loop.load_state_dict(state)
-            self._last_saved = f"{folder.checkpoints}, step {step}"
+            with self._processes.succeeding():
+                self._loop.load_state_dict(state)
             listener.message(f"going on at epoch {self._loop.epoch + 1}, step {step}")
 
-    def _tell_damaged(self, path: Path, reason: str) -> None:
-        self._listener.message(f"{path} is damaged ({reason}) and passed over; the checkpoint before it is used")
-
     def drive(self, interruption: Interruption) -> dict[str, Any]:
-        loop, listener = self._loop, self._listener
-        self._record("running")
-        listener.started(loop, self._folder)
-        events = Events(self._folder.events, loop.history)
-        last_save = time.monotonic()
+        loop, keeper = self._loop, self._keeper
+        self._processes.ask_first(lambda: keeper.begin(loop))
+        self._listener.started(loop, self._folder)
         try:
-            for progress in loop.run():
-                if progress.stage == "epoch":
-                    row = loop.history[-1]
-                    write_steps(self._folder.steps, row["epoch"], loop.finished_steps)
-                    self._save()
-                    self._record("running")
-                    events.add(row)
-                    listener.epoch(row)
-                    last_save = time.monotonic()
-                else:
-                    listener.progress(progress, loop)
-                if interruption.requested and loop.epoch < loop.parts.spec.epochs:  # a run at its end rather ends
-                    if progress.stage != "epoch":
-                        self._save()
-                    raise Interrupted(f"stopped at epoch {loop.epoch + 1}, saved; the same command goes on from there")
-                if time.monotonic() - last_save > self._save_seconds:
-                    self._save()
-                    last_save = time.monotonic()
-            return self._finish()
-        except (Interrupted, KeyboardInterrupt):
-            with contextlib.suppress(OSError):
-                self._record("interrupted")
+            with self._processes.explaining():
+                self._train(interruption)
+                return self._processes.ask_first(lambda: keeper.finish(loop))
+        except Interrupted:
+            keeper.note_end(loop, "interrupted")
+            self._processes.agree(True)  # nobody leaves before all is saved: torchrun ends all when one has gone
+            raise
+        except KeyboardInterrupt:
+            keeper.note_end(loop, "interrupted")
             raise
         except DivergedError as error:
             message = f"{error}. {self._good_checkpoint()} Try a smaller optimizer.lr, or look at those images"
-            with contextlib.suppress(OSError):
-                self._record("failed", message)
-            raise DivergedError(message) from error
+            keeper.note_end(loop, "failed", message)
+            raise self._processes.told_by_first(DivergedError(message)) from error
         except BaseException as error:
-            # On a full disk even this may fail; the error itself is what has to be told.
-            with contextlib.suppress(OSError):
-                self._record("failed", f"{type(error).__name__}: {error}")
+            keeper.note_end(loop, "failed", f"{type(error).__name__}: {error}")
             raise
         finally:
-            events.close()
+            keeper.close()
+
+    def _train(self, interruption: Interruption) -> None:
+        loop = self._loop
+        last_save = time.monotonic()
+        for progress in loop.run():
+            if progress.stage == "epoch":
+                self._keeper.keep_steps(loop)
+                self._save()
+                self._keeper.add_epoch(loop)
+                self._listener.epoch(loop.history[-1])
+                last_save = time.monotonic()
+            else:
+                self._listener.progress(progress, loop)
+            is_time = time.monotonic() - last_save > self._save_seconds
+            stop, save = self._processes.agree(interruption.requested, is_time)
+            if stop and loop.epoch < loop.parts.spec.epochs:  # a run at its end rather ends
+                if progress.stage != "epoch":
+                    self._save()
+                raise Interrupted(f"stopped at epoch {loop.epoch + 1}, saved; the same command goes on from there")
+            if save:
+                self._save()
+                last_save = time.monotonic()
 
     def _save(self) -> None:
         self._loop.check_parameters()
-        loop = self._loop
-        step = loop.epoch * loop.parts.groups.num_groups + loop.group
-        self._last_saved = str(self._checkpoints.save(step, loop.state_dict()))
-
-    def _record(self, status: str, error: str | None = None) -> dict[str, Any]:
-        record = make_record(self._loop, status, self._data_dir, error=error)
-        self._folder.write_record(record)
-        return record
+        self._keeper.save(self._loop)
 
     def _good_checkpoint(self) -> str:
-        if self._last_saved is None:
+        if self._keeper.last_saved is None:
             return "No checkpoint was written before."
-        return f"The last good checkpoint is {self._last_saved}."
-
-    def _finish(self) -> dict[str, Any]:
-        parts = self._loop.parts
-        save_model(self._folder.model_file, parts.model, parts.train.data.class_names, parts.spec)
-        record = make_record(self._loop, "done", self._data_dir)
-        write_text(self._folder.card_file, write_card(parts, record))
-        self._folder.write_record(record)  # last: what says that all is there
-        return record
+        return f"The last good checkpoint is {self._keeper.last_saved}."

@@ -1,7 +1,8 @@
 """The random numbers of a process, saved and restored as plain values: Python's, numpy's, torch's and its devices'."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,15 @@ def seed_streams(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)  # of all devices
+
+
+@contextmanager
+def seeded_apart(seed: int, device: torch.device) -> Generator[None]:
+    """Draw torch's random numbers from a seed; afterwards they go on as if nothing had been drawn."""
+    accelerators = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(accelerators, device_type="cuda" if device.type == "cpu" else device.type):
+        torch.manual_seed(seed)
+        yield
 
 
 def save_streams() -> dict[str, Any]:

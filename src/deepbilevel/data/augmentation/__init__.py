@@ -9,10 +9,12 @@ from deepbilevel.data.augmentation.intensity import (
     ToUnit,
 )
 from deepbilevel.data.augmentation.permutation import Split, permute_pixels
-from deepbilevel.data.augmentation.step import Step
+from deepbilevel.data.augmentation.step import Draws, DrawsOfPart, Step
 
 __all__ = [
     "CenterCrop",
+    "Draws",
+    "DrawsOfPart",
     "HorizontalFlip",
     "NormalizeChannels",
     "PadAndCrop",

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from deepbilevel.data.augmentation.step import check_generator, check_images, draw_uniform
+from deepbilevel.data.augmentation.step import Draws, check_images, draw_below, draw_uniform
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PadAndCrop:
             raise ValueError(f"padding must not be negative, got {self.padding}; 0 pads nothing")
         _check_size(self.size)
 
-    def __call__(self, images: Tensor, generator: torch.Generator | None) -> Tensor:
+    def __call__(self, images: Tensor, generator: Draws | None) -> Tensor:
         """Return the crops, ``[N, C, size, size]``."""
         check_images(images)
         count, _, height, width = images.shape
@@ -37,12 +37,7 @@ class PadAndCrop:
                 f"size must be at most that of the padded images, {height + 2 * self.padding} x "
                 f"{width + 2 * self.padding}, got {self.size}; crop less or pad more than {self.padding}"
             )
-        generator = check_generator(generator)
-        # Drawn on the CPU and moved: the same seed gives the same crops on every device.
-        top, left = (
-            torch.randint(places, (count,), generator=generator, device="cpu").to(images.device)
-            for places in (rows, columns)
-        )
+        top, left = (draw_below(places, count, generator, device=images.device) for places in (rows, columns))
         padded = F.pad(images, (self.padding,) * 4)
         # A view of all windows costs nothing; only the one of each image is copied.
         windows = padded.unfold(2, self.size, 1).unfold(3, self.size, 1)
@@ -62,7 +57,7 @@ class CenterCrop:
     def __post_init__(self) -> None:
         _check_size(self.size)
 
-    def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def __call__(self, images: Tensor, generator: Draws | None = None) -> Tensor:
         """Return the crops, ``[N, C, size, size]``."""
         check_images(images)
         height, width = images.shape[2:]
@@ -78,7 +73,7 @@ class CenterCrop:
 class HorizontalFlip:
     """Mirror every image with probability one half, left to right."""
 
-    def __call__(self, images: Tensor, generator: torch.Generator | None) -> Tensor:
+    def __call__(self, images: Tensor, generator: Draws | None) -> Tensor:
         """Return the images, about half of them mirrored."""
         check_images(images)
         mirrored = draw_uniform(len(images), generator, device=images.device) < 0.5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from deepbilevel.data.augmentation.step import check_images, draw_uniform
+from deepbilevel.data.augmentation.step import Draws, check_images, draw_uniform
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RandomContrast:
                 "1 leaves an image as it is, 0 makes it uniform"
             )
 
-    def __call__(self, images: Tensor, generator: torch.Generator | None) -> Tensor:
+    def __call__(self, images: Tensor, generator: Draws | None) -> Tensor:
         """Return the images, each with its own contrast."""
         check_images(images)
         uniform = draw_uniform(len(images), generator, device=images.device)
@@ -57,7 +57,7 @@ class RandomBrightness:
                 "nothing"
             )
 
-    def __call__(self, images: Tensor, generator: torch.Generator | None) -> Tensor:
+    def __call__(self, images: Tensor, generator: Draws | None) -> Tensor:
         """Return the images, each with its own brightness."""
         check_images(images)
         uniform = draw_uniform(len(images), generator, device=images.device)
@@ -74,7 +74,7 @@ class Standardize:
     tensor([[[[-1.,  1.]]]])
     """
 
-    def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def __call__(self, images: Tensor, generator: Draws | None = None) -> Tensor:
         """Return the images with mean 0 and variance 1."""
         check_images(images)
         values = images.float()
@@ -88,7 +88,7 @@ class Standardize:
 class ToUnit:
     """Divide bytes by 255. Images that are floating point already are taken to lie in ``[0, 1]`` and left alone."""
 
-    def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def __call__(self, images: Tensor, generator: Draws | None = None) -> Tensor:
         """Return the images on the scale of 0 to 1."""
         check_images(images)
         return images.float() / 255 if images.dtype == torch.uint8 else images.float()
@@ -109,7 +109,7 @@ class NormalizeChannels:
         if not all(0 < value < float("inf") for value in self.std):
             raise ValueError(f"std must be positive and finite, got {self.std}; leave a constant channel at 1")
 
-    def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def __call__(self, images: Tensor, generator: Draws | None = None) -> Tensor:
         """Return the images with normalised channels."""
         check_images(images)
         if images.dtype == torch.uint8:

@@ -1,9 +1,31 @@
 """What every step of a recipe is, what it accepts, and where it gets its random numbers from."""
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsOfPart:
+    """The random numbers of some images of a batch: those of all are drawn, and those of the others dropped.
+
+    So an image looks the same whether the whole batch is prepared in one place, or parts of it in several.
+
+    Attributes:
+        generator: as for the whole batch.
+        num_images: of the whole batch.
+        rows: which of them are at hand.
+    """
+
+    generator: torch.Generator
+    num_images: int
+    rows: Tensor
+
+
+Draws: TypeAlias = torch.Generator | DrawsOfPart
 
 
 class Step(Protocol):
@@ -13,7 +35,7 @@ class Step(Protocol):
     images alone, so one image's pixels never change what happens to another. The memory layout is kept.
     """
 
-    def __call__(self, images: Tensor, generator: torch.Generator | None, /) -> Tensor:
+    def __call__(self, images: Tensor, generator: Draws | None, /) -> Tensor:
         """Return the images as they look after this step."""
         ...
 
@@ -34,13 +56,33 @@ def check_images(images: Tensor) -> None:
         )
 
 
-def draw_uniform(num_images: int, generator: torch.Generator | None, *, device: torch.device) -> Tensor:
+def draw_uniform(num_images: int, generator: Draws | None, *, device: torch.device) -> Tensor:
     """Draw one number in ``[0, 1)`` per image, shape ``[N, 1, 1, 1]``.
 
     The numbers are drawn on the CPU and moved: the same seed gives the same images on every device.
     """
-    shape = (num_images, 1, 1, 1)
-    return torch.rand(shape, generator=check_generator(generator), dtype=torch.float32, device="cpu").to(device)
+
+    def draw(count: int, source: torch.Generator) -> Tensor:
+        return torch.rand((count, 1, 1, 1), generator=source, dtype=torch.float32, device="cpu")
+
+    return _drawn(draw, num_images, generator).to(device)
+
+
+def draw_below(limit: int, num_images: int, generator: Draws | None, *, device: torch.device) -> Tensor:
+    """Draw one whole number in ``0 .. limit - 1`` per image, shape ``[N]``; on the CPU, as above."""
+
+    def draw(count: int, source: torch.Generator) -> Tensor:
+        return torch.randint(limit, (count,), generator=source, device="cpu")
+
+    return _drawn(draw, num_images, generator).to(device)
+
+
+def _drawn(draw: Callable[[int, torch.Generator], Tensor], num_images: int, generator: Draws | None) -> Tensor:
+    if not isinstance(generator, DrawsOfPart):
+        return draw(num_images, check_generator(generator))
+    if len(generator.rows) != num_images:
+        raise ValueError(f"rows must name the {num_images} images at hand, got {len(generator.rows)} of them")
+    return draw(generator.num_images, check_generator(generator.generator))[generator.rows]
 
 
 def check_generator(generator: torch.Generator | None) -> torch.Generator:

@@ -1,0 +1,73 @@
+"""The processes of a run as whoever drives it sees them; with one of them, there is nobody to talk to.
+
+This module knows what they say to each other, and neither ranks nor how it travels: that is ``distributed.py``.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from torch import Tensor
+
+Answer = TypeVar("Answer")
+
+
+class LostProcessError(RuntimeError):
+    """Another process of a run is gone, or does not answer."""
+
+
+class FailedElsewhereError(RuntimeError):
+    """Another process of a run has failed, and says itself why."""
+
+
+class OneProcess:
+    """The processes of a run as whoever drives it sees them. Here there is one, with nobody to talk to.
+
+    Attributes:
+        size: how many there are.
+        is_first: whether this is the one that writes files and prints.
+    """
+
+    size: int = 1
+    is_first: bool = True
+
+    def own(self, count: int) -> range:
+        """Return which of ``count`` pieces of work are this process's."""
+        return range(count)
+
+    def threads(self, wanted: int) -> int:
+        """Return this process's part of the threads of a run."""
+        return wanted
+
+    def agree(self, *wishes: bool) -> tuple[bool, ...]:
+        """Return for each wish whether any process has it; all are at this place when it returns."""
+        return wishes
+
+    def ask_first(self, work: Callable[[], Answer]) -> Answer:
+        """Let the first process do something, and return in all what came of it."""
+        return work()
+
+    def put_together(self, rows: Tensor | None, lengths: Sequence[int], width: int) -> Tensor:
+        """Return the rows of all processes, one after another.
+
+        Args:
+            rows: this process's, float32 on the CPU; nothing if there was nothing left for it.
+            lengths: how many rows each process has, as far as there are any left.
+            width: the length of a row.
+        """
+        assert rows is not None
+        return rows
+
+    def told_by_first(self, error: Exception) -> Exception:
+        """Return what to raise where all processes have found the same error, so that one of them tells it."""
+        return error
+
+    @contextmanager
+    def succeeding(self) -> Generator[None]:
+        """Let nobody go on after this block unless it went well everywhere; one of those that failed raises why."""
+        yield
+
+    @contextmanager
+    def explaining(self) -> Generator[None]:
+        """Say what is to be done where another process is lost, in the place of torch's own error."""
+        yield
