@@ -21,8 +21,8 @@ from deepbilevel.gradients import Blocks, Gradients, put_gradients, take_gradien
 from deepbilevel.loss_scaling import LossScaling
 from deepbilevel.parameters import Parameters, owning_modules, unique_parameters
 from deepbilevel.sharing import share_group
-from deepbilevel.spreading import Spread
-from deepbilevel.whole_group import Blank, wide_zeros
+from deepbilevel.sharing.spreading import Spread
+from deepbilevel.sharing.whole_group import Blank, wide_zeros
 
 ReportT = TypeVar("ReportT")
 Batch = TypeVar("Batch")

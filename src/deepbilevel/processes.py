@@ -1,6 +1,6 @@
 """The processes of a run as whoever drives it sees them; with one of them, there is nobody to talk to.
 
-This module knows what they say to each other, and neither ranks nor how it travels: that is ``distributed.py``.
+This module knows what they say to each other, and neither ranks nor how it travels: that is ``distributed/``.
 """
 
 from collections.abc import Callable, Generator, Sequence

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from deepbilevel.distributed import Ranks
 from deepbilevel.sampling.labels import Indices
-from deepbilevel.spreading import Spread
+from deepbilevel.sharing.spreading import Spread
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What processes have in common that hold the same model: they start equal, and add up what has its size.
 
-This module knows how gradients are laid out in one long vector. Who runs where is ``distributed.py``; what is added
+This module knows how gradients are laid out in one long vector. Who runs where is ``distributed/``; what is added
 up, and when, is the subclass's.
 """
 
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from deepbilevel.distributed import Ranks, switch_off_wrappers
 from deepbilevel.gradients import Gradients
-from deepbilevel.running_statistics import RunningStatistics
-from deepbilevel.spreading import Spread, check_samplers
-from deepbilevel.whole_group import Blank, WholeGroup
+from deepbilevel.sharing.running_statistics import RunningStatistics
+from deepbilevel.sharing.spreading import Spread, check_samplers
+from deepbilevel.sharing.whole_group import Blank, WholeGroup
 
 
 class SameModel(WholeGroup):

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from deepbilevel.distributed import Ranks
 from deepbilevel.gradients import Gradients, widen_gradients
-from deepbilevel.same_model import SameModel
-from deepbilevel.whole_group import Blank
+from deepbilevel.sharing.same_model import SameModel
+from deepbilevel.sharing.whole_group import Blank
 
 
 class AveragedGroups(SameModel):

@@ -5,13 +5,13 @@ from typing import get_args
 
 from torch import Tensor, nn
 
-from deepbilevel.averaged_groups import AveragedGroups
 from deepbilevel.choice import choose
 from deepbilevel.distributed import ProcessGroupChoice, Shards, find_ranks, find_shards
-from deepbilevel.sharded_group import ShardedGroup
-from deepbilevel.spread_group import SpreadGroup
-from deepbilevel.spreading import Spread
-from deepbilevel.whole_group import WholeGroup
+from deepbilevel.sharing.averaged_groups import AveragedGroups
+from deepbilevel.sharing.sharded_group import ShardedGroup
+from deepbilevel.sharing.spread_group import SpreadGroup
+from deepbilevel.sharing.spreading import Spread
+from deepbilevel.sharing.whole_group import WholeGroup
 
 
 def share_group(

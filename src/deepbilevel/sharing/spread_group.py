@@ -2,7 +2,7 @@
 
 Per step: the gradient of the first mini-batch goes to all if the rule asks for it, then one small message with the
 numbers of all k mini-batches, then one sum of the model's size. This module knows gradients and places in a group; who
-runs where is ``distributed.py``, and what becomes of the gradients is the rule's.
+runs where is ``distributed/``, and what becomes of the gradients is the rule's.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from deepbilevel.distributed import Broadcast, Ranks
 from deepbilevel.gradients import Gradients
-from deepbilevel.same_model import SameModel
-from deepbilevel.whole_group import Blank
+from deepbilevel.sharing.same_model import SameModel
+from deepbilevel.sharing.whole_group import Blank
 
 
 class SpreadGroup(SameModel):

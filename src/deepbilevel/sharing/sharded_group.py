@@ -12,9 +12,9 @@ from torch import Tensor
 
 from deepbilevel.distributed import Shards
 from deepbilevel.gradients import Gradients
-from deepbilevel.same_model import checksum
-from deepbilevel.spreading import check_samplers
-from deepbilevel.whole_group import WholeGroup
+from deepbilevel.sharing.same_model import checksum
+from deepbilevel.sharing.spreading import check_samplers
+from deepbilevel.sharing.whole_group import WholeGroup
 
 
 class ShardedGroup(WholeGroup):

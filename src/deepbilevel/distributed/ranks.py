@@ -1,0 +1,161 @@
+"""The processes that share the mini-batches of a group: mini-batch i belongs to rank ``i mod size``."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    ProcessGroupChoice: TypeAlias = ProcessGroup | Literal[False] | None
+else:
+    ProcessGroupChoice = Any  # a torch built without distribution has no such class
+
+
+class Ranks:
+    """What the processes of a group say to each other; each method is called by all of them, in the same order.
+
+    Args:
+        process_group: torch's own, or ``None`` for the default one.
+    """
+
+    def __init__(self, process_group: "ProcessGroup | None") -> None:
+        self._group = process_group
+        self.rank: int = dist.get_rank(process_group)
+        self.size: int = dist.get_world_size(process_group)
+        self.members: tuple[int, ...] = tuple(dist.get_process_group_ranks(process_group or dist.group.WORLD))
+        self._first: int = self.members[0]
+
+    def num_own(self, num_batches: int) -> int:
+        """Return how many of a group's mini-batches are this process's."""
+        return len(range(self.rank, num_batches, self.size))
+
+    def place(self, num_collected: int) -> int:
+        """Return the place in the group of this process's mini-batch that comes after ``num_collected`` others."""
+        return self.rank + num_collected * self.size
+
+    def check_share(self, num_batches: int) -> None:
+        """Refuse a group that has no mini-batch for some process."""
+        if num_batches < self.size:
+            raise ValueError(
+                f"num_batches={num_batches} mini-batches cannot be spread over {self.size} processes, one of them "
+                f"would have nothing to do; start at most {num_batches} processes, compare more mini-batches, pass "
+                "spread='groups' to give every process a group of its own, or process_group=False to keep the group "
+                "in one process"
+            )
+
+    def rows_of_all(self, rows: Tensor, num_batches: int) -> Tensor:
+        """Return the rows of all mini-batches in the order of the group, shape ``[num_batches, columns]``."""
+        # A sum with zeros leaves what is not finite in its own row, and needs no padding where shares differ.
+        whole = rows.new_zeros(num_batches, rows.shape[1])
+        whole[self.rank :: self.size] = rows
+        dist.all_reduce(whole, group=self._group)
+        return whole
+
+    def add_up(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the sums over all processes, in one reduction per dtype."""
+        flats = _joined(vectors)
+        pending = [dist.all_reduce(flat, group=self._group, async_op=True) for flat in flats.values()]
+        for work in pending:
+            _wait(work)
+        return _parts(flats, vectors)
+
+    def average(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the means over all processes, in one reduction per dtype."""
+        totals = self.add_up(vectors)
+        for total in totals:
+            total.div_(self.size)
+        return totals
+
+    def begin_broadcast(self, vectors: Sequence[Tensor]) -> "Broadcast":
+        """Send the first process's vectors to all; to the others, theirs only say how long these are."""
+        if self.rank == 0:
+            flats = _joined(vectors)
+        else:
+            lengths = {each.dtype: 0 for each in vectors}
+            for each in vectors:
+                lengths[each.dtype] += each.numel()
+            flats = {dtype: vectors[0].new_empty(length, dtype=dtype) for dtype, length in lengths.items()}
+        pending = [dist.broadcast(flat, self._first, group=self._group, async_op=True) for flat in flats.values()]
+        return Broadcast(_parts(flats, vectors), pending)
+
+    def number_of_first(self, number: int, device: torch.device) -> int:
+        """Return the first process's number."""
+        sent = torch.tensor(number, device=device)
+        dist.broadcast(sent, self._first, group=self._group)
+        return int(sent)
+
+    def numbers_of_all(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
+        """Return everybody's numbers, by rank."""
+        own = torch.tensor(numbers, device=device)
+        gathered = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(gathered, own, group=self._group)
+        return [each.tolist() for each in gathered]
+
+
+class Broadcast:
+    """Vectors on their way from the first process; it may read its own before they have arrived elsewhere."""
+
+    def __init__(self, vectors: list[Tensor], pending: list[Any]) -> None:
+        self.vectors = vectors
+        self._pending = pending
+
+    def wait(self) -> list[Tensor]:
+        """Return the vectors when they are there."""
+        for work in self._pending:
+            _wait(work)
+        self._pending = []
+        return self.vectors
+
+
+def find_ranks(process_group: ProcessGroupChoice) -> Ranks | None:
+    """Return the processes that share a group, or nothing where this process works alone.
+
+    Args:
+        process_group: ``None`` takes all processes if ``torch.distributed`` is initialised, ``False`` never shares,
+            and a group of torch's shares with its members.
+    """
+    if process_group is False:
+        return None
+    if not dist.is_available() or not dist.is_initialized():
+        if process_group is not None:
+            raise ValueError("process_group is given, but torch.distributed is not initialised; initialise it first")
+        return None
+    if dist.get_rank(process_group) < 0:
+        raise ValueError(
+            "this process is not in process_group; pass the group it is in, or process_group=False to work alone"
+        )
+    return None if dist.get_world_size(process_group) == 1 else Ranks(process_group)
+
+
+def switch_off_wrappers(model: nn.Module) -> None:
+    """Keep ``DistributedDataParallel`` from averaging gradients and sending buffers: the group does both itself."""
+    for module in model.modules():
+        if isinstance(module, DistributedDataParallel):
+            module.require_backward_grad_sync = False
+            module.require_forward_param_sync = False  # else the first forward pass would still send the buffers
+
+
+def _joined(vectors: Sequence[Tensor]) -> dict[torch.dtype, Tensor]:
+    dtypes = dict.fromkeys(each.dtype for each in vectors)
+    return {dtype: torch.cat([each for each in vectors if each.dtype == dtype]) for dtype in dtypes}
+
+
+def _parts(flats: dict[torch.dtype, Tensor], vectors: Sequence[Tensor]) -> list[Tensor]:
+    """Return views of the joined vectors, one for each of ``vectors``."""
+    offsets = dict.fromkeys(flats, 0)
+    parts: list[Tensor] = []
+    for each in vectors:
+        start = offsets[each.dtype]
+        offsets[each.dtype] = start + each.numel()
+        parts.append(flats[each.dtype][start : start + each.numel()])
+    return parts
+
+
+def _wait(work: Any) -> None:
+    if work is not None:
+        work.wait()
