@@ -1,6 +1,6 @@
 """How a group is collected and shared between processes: what rules exchange, and when.
 
-Who runs where is ``distributed/``. Rules see a ``WholeGroup``; the way it is shared is chosen once, when a step is made.
+Who runs where is ``distributed/``. Rules see a ``WholeGroup``; how it is shared is chosen once, when a step is made.
 """
 
 from deepbilevel.sharing.choosing import share_group
