@@ -27,7 +27,11 @@ from deepbilevel.training.memory import keep_freed_memory
 
 K, BATCH_SIZE = 8, 16
 STEPS = 4  # of a turn
-ALONE = "bilevel, one process"
+ALONE, SHARED, GROUP_EACH = (
+    "bilevel, one process",
+    "bilevel, two processes share a group",
+    "bilevel, a group per process",
+)
 
 Step = Callable[[], None]
 
@@ -45,7 +49,8 @@ def main() -> None:
         assert context is None
         measured = torch.load(Path(folder) / "measured.pt")
     report(**measured)
-    look_ahead()
+    for images_per_second in (400.0, 2500.0):
+        look_ahead(Cluster(images_per_second))
 
 
 def work_in_process(rank: int, size: int, folder: Path, network: str, rounds: int) -> None:
@@ -84,8 +89,8 @@ def make_turns(setting: Setting, rank: int, size: int) -> dict[str, tuple[range,
     both, first = range(size), range(1)
     return {
         ALONE: (first, ours(work, work.batches, Bilevel, process_group=False)),
-        "bilevel, two processes share a group": (both, ours(work, own, Bilevel)),
-        "bilevel, a group per process": (both, ours(work, work.batches, Bilevel, spread="groups")),
+        SHARED: (both, ours(work, own, Bilevel)),
+        GROUP_EACH: (both, ours(work, work.batches, Bilevel, spread="groups")),
         "cross-validated, one process": (first, ours(work, work.batches, CrossValidated, process_group=False)),
         "cross-validated, two processes share a group": (both, ours(work, own, CrossValidated)),
         "SGD in one batch, one process": (first, plain(work, work.batches, wrapped=False)),
@@ -173,7 +178,7 @@ def report(
     print(f"one thread per process, groups of {K} x {BATCH_SIZE}")
     print(f"{'':46s} images/s   to one process (middle half)   models sent per step")
     for name, times in seconds.items():
-        images = K * BATCH_SIZE * (2 if name.endswith("a group per process") else 1)
+        images = K * BATCH_SIZE * (2 if name == GROUP_EACH else 1)
         base = seconds[name.split(",")[0] + ", one process"]
         ratios = [images / mine / (K * BATCH_SIZE / other) for mine, other in zip(times, base, strict=True)]
         low, _, high = quantiles(ratios, n=4)
@@ -181,17 +186,16 @@ def report(
         print(f"{name:46s} {images / median(times):8.0f}   {median(ratios):5.2f} ({low:.2f}-{high:.2f})   {sent:18.2f}")
     for kind, each in transfers.items():
         print(f"{kind} of the model ({bytes_of_model / 1e6:.1f} MB): {1e3 * each:.1f} ms")
-    passes = median(seconds[ALONE])
-    shared = passes / 2 + transfers["broadcast"] + transfers["all_reduce"]
-    apart = passes + transfers["all_reduce"]
-    for name, predicted, images in (
-        ("bilevel, two processes share a group", shared, 1),
-        ("bilevel, a group per process", apart, 2),
-    ):
-        print(
-            f"model: {name}: {images * passes / predicted:.2f} times one process, "
-            f"measured {images * passes / median(seconds[name]):.2f}"
-        )
+    check_model(seconds, transfers)
+
+
+def check_model(seconds: dict[str, list[float]], transfers: dict[str, float]) -> None:
+    """Predict the shared group from everything else that was measured, and print both."""
+    passes, apart, shared = (median(seconds[name]) for name in (ALONE, GROUP_EACH, SHARED))
+    slower = (apart - transfers["all_reduce"]) / passes  # two busy cores slow each other down
+    predicted = slower * passes / 2 + transfers["broadcast"] + transfers["all_reduce"]
+    print(f"two busy processes are each {slower:.2f} times slower than one alone, messages aside")
+    print(f"model: two processes share a group: {passes / predicted:.2f} times one; measured {passes / shared:.2f}")
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,7 @@ class Cluster:
         node: how many GPUs share the fast connection.
     """
 
-    images_per_second: float = 400.0
+    images_per_second: float
     model_bytes: float = 4 * 25.6e6
     bandwidth: tuple[float, float] = (200e9, 20e9)
     latency: float = 10e-6
@@ -224,13 +228,13 @@ class Cluster:
         return 0.0 if size == 1 else models * self.model_bytes / self.bandwidth[size > self.node]
 
 
-def look_ahead(cluster: Cluster | None = None) -> None:
+def look_ahead(cluster: Cluster) -> None:
     """Print images a second for ResNet-50, groups of 8 x 32, on more and more GPUs."""
-    cluster = cluster or Cluster()
     k, batch_size = 8, 32
     one_pass = batch_size / cluster.images_per_second
     print(f"\nResNet-50, groups of {k} x {batch_size}: {cluster}")
-    print(f"{'GPUs':>6s} {'share a group':>24s} {'a group each':>24s} {'DDP, 256 images each':>24s}")
+    titles = ("GPUs", "share a group", "a group each", "DDP, 256 images each", "steps in an epoch of ImageNet")
+    print("".join(f"{title:>{width}s}" for title, width in zip(titles, (6, 22, 22, 22, 32), strict=True)))
     for size in (1, 2, 4, 8, 16, 64, 256, 1024):
         shared = None
         if size <= k:
@@ -240,8 +244,13 @@ def look_ahead(cluster: Cluster | None = None) -> None:
         backward = 2 / 3 * k * one_pass  # during which the wrapper sends what is ready
         ddp = size * k * batch_size / (k * one_pass + max(0.0, cluster.all_reduce(size) - backward))
         ideal = size * cluster.images_per_second
-        cells = [f"{rate:12.0f} ({rate / ideal:4.0%})" if rate else "more GPUs than k" for rate in (shared, each, ddp)]
-        print(f"{size:6d} " + " ".join(f"{cell:>24s}" for cell in cells))
+        cells = [f"{rate:.0f} ({rate / ideal:.0%})" if rate else "more GPUs than k" for rate in (shared, each, ddp)]
+        steps = (
+            f"{1_281_167 // (k * batch_size)}"
+            if size == 1
+            else f"{1_281_167 // (size * k * batch_size)} (a group each)"
+        )
+        print(f"{size:6d}" + "".join(f"{cell:>22s}" for cell in cells) + f"{steps:>32s}")
 
 
 if __name__ == "__main__":
