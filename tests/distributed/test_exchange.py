@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile
 
 from deepbilevel import Bilevel
+from deepbilevel.distributed import ranks
 from tests.contracts.loop import STEPS
 from tests.distributed.cases import group, make_model, place, train
 from tests.distributed.test_equality import equal, same
@@ -63,6 +64,29 @@ def test_a_step_sends_two_vectors_of_the_models_size_and_one_small_message(sever
         for sent, seen in several.run(count_messages, rule="bilevel", k=k):
             assert sent == [parameters, 8 * k * 6, parameters + more]  # five numbers per mini-batch, one per BatchNorm
             assert seen == 3
+
+
+def in_small_buckets(call, **arguments):
+    """Do something while only a few numbers travel together."""
+    usual = ranks._BUCKET_BYTES
+    ranks._BUCKET_BYTES = 200
+    try:
+        return call(**arguments)
+    finally:
+        ranks._BUCKET_BYTES = usual
+
+
+@pytest.mark.parametrize("rule", ["bilevel", "cross-validated"])
+def test_large_models_travel_in_buckets_of_which_each_number_is_sent_once(two, rule):
+    whole = two.run(count_messages, rule=rule, k=4)
+    parted = two.run(in_small_buckets, call=count_messages, rule=rule, k=4)
+    for (sent, _), (in_parts, seen) in zip(whole, parted, strict=True):
+        assert sum(in_parts) == sum(sent)
+        assert len(in_parts) == seen > len(sent) + 4
+        largest = max(8 * parameter.numel() for parameter in make_model("BatchNorm-like").parameters())
+        assert max(in_parts) <= max(200, largest, 8 * 4 * 6)
+    for result in two.run(in_small_buckets, call=train, rule=rule, k=4):
+        same(result, train(rule=rule, k=4))
 
 
 def test_the_cross_validated_gradient_needs_one_reduction_of_both_sums(two):

@@ -16,6 +16,9 @@ else:
     ProcessGroupChoice = Any  # a torch built without distribution has no such class
 
 
+_BUCKET_BYTES = 25 * 2**20  # what torch's own wrapper takes
+
+
 class Ranks:
     """What the processes of a group say to each other; each method is called by all of them, in the same order.
 
@@ -57,15 +60,19 @@ class Ranks:
         return whole
 
     def add_up(self, vectors: Sequence[Tensor]) -> list[Tensor]:
-        """Return the sums over all processes, in one reduction per dtype."""
-        flats = _joined(vectors)
-        pending = [dist.all_reduce(flat, group=self._group, async_op=True) for flat in flats.values()]
+        """Return the sums over all processes; each number is sent once."""
+        sums: dict[int, Tensor] = {}
+        pending: list[Any] = []
+        for bucket in _buckets(vectors):
+            flat = torch.cat([vectors[position] for position in bucket])
+            pending.append(dist.all_reduce(flat, group=self._group, async_op=True))
+            sums |= _parts(flat, bucket, vectors)
         for work in pending:
             _wait(work)
-        return _parts(flats, vectors)
+        return [sums[position] for position in range(len(vectors))]
 
     def average(self, vectors: Sequence[Tensor]) -> list[Tensor]:
-        """Return the means over all processes, in one reduction per dtype."""
+        """Return the means over all processes; each number is sent once."""
         totals = self.add_up(vectors)
         for total in totals:
             total.div_(self.size)
@@ -73,15 +80,14 @@ class Ranks:
 
     def begin_broadcast(self, vectors: Sequence[Tensor]) -> "Broadcast":
         """Send the first process's vectors to all; to the others, theirs only say how long these are."""
-        if self.rank == 0:
-            flats = _joined(vectors)
-        else:
-            lengths = {each.dtype: 0 for each in vectors}
-            for each in vectors:
-                lengths[each.dtype] += each.numel()
-            flats = {dtype: vectors[0].new_empty(length, dtype=dtype) for dtype, length in lengths.items()}
-        pending = [dist.broadcast(flat, self._first, group=self._group, async_op=True) for flat in flats.values()]
-        return Broadcast(_parts(flats, vectors), pending)
+        sent: dict[int, Tensor] = {}
+        pending: list[Any] = []
+        for bucket in _buckets(vectors):
+            own = [vectors[position] for position in bucket]
+            flat = torch.cat(own) if self.rank == 0 else own[0].new_empty(sum(each.numel() for each in own))
+            pending.append(dist.broadcast(flat, self._first, group=self._group, async_op=True))
+            sent |= _parts(flat, bucket, vectors)
+        return Broadcast([sent[position] for position in range(len(vectors))], pending)
 
     def number_of_first(self, number: int, device: torch.device) -> int:
         """Return the first process's number."""
@@ -140,20 +146,26 @@ def switch_off_wrappers(model: nn.Module) -> None:
             module.require_forward_param_sync = False  # else the first forward pass would still send the buffers
 
 
-def _joined(vectors: Sequence[Tensor]) -> dict[torch.dtype, Tensor]:
-    dtypes = dict.fromkeys(each.dtype for each in vectors)
-    return {dtype: torch.cat([each for each in vectors if each.dtype == dtype]) for dtype in dtypes}
+def _buckets(vectors: Sequence[Tensor]) -> list[list[int]]:
+    """Return which vectors travel together: as many of one dtype as fit. Small models are one bucket.
+
+    While a bucket is on its way the next one is filled.
+    """
+    buckets: list[list[int]] = []
+    open_buckets: dict[torch.dtype, tuple[list[int], int]] = {}
+    for position, each in enumerate(vectors):
+        bucket, size = open_buckets.get(each.dtype, ([], _BUCKET_BYTES))
+        if size + each.nbytes > _BUCKET_BYTES:
+            bucket, size = [], 0
+            buckets.append(bucket)
+        bucket.append(position)
+        open_buckets[each.dtype] = bucket, size + each.nbytes
+    return buckets
 
 
-def _parts(flats: dict[torch.dtype, Tensor], vectors: Sequence[Tensor]) -> list[Tensor]:
-    """Return views of the joined vectors, one for each of ``vectors``."""
-    offsets = dict.fromkeys(flats, 0)
-    parts: list[Tensor] = []
-    for each in vectors:
-        start = offsets[each.dtype]
-        offsets[each.dtype] = start + each.numel()
-        parts.append(flats[each.dtype][start : start + each.numel()])
-    return parts
+def _parts(flat: Tensor, bucket: Sequence[int], vectors: Sequence[Tensor]) -> dict[int, Tensor]:
+    """Return views of a bucket, one for each of the vectors in it."""
+    return dict(zip(bucket, flat.split([vectors[position].numel() for position in bucket]), strict=True))
 
 
 def _wait(work: Any) -> None:
