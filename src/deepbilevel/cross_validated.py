@@ -24,8 +24,7 @@ from deepbilevel.gradients import Gradients, add_gradients, silence_unless, wide
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.parameters import Parameters
-from deepbilevel.sharing.spreading import Spread
-from deepbilevel.sharing.whole_group import Blank, wide_zeros
+from deepbilevel.sharing import Blank, Spread, wide_zeros
 from deepbilevel.shrunken_updates import ShrunkenUpdates
 
 Block = Literal["parameter", "filter", "layer", "model"]

@@ -20,9 +20,7 @@ from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Blocks, Gradients, put_gradients, take_gradients
 from deepbilevel.loss_scaling import LossScaling
 from deepbilevel.parameters import Parameters, owning_modules, unique_parameters
-from deepbilevel.sharing import share_group
-from deepbilevel.sharing.spreading import Spread
-from deepbilevel.sharing.whole_group import Blank, wide_zeros
+from deepbilevel.sharing import Blank, Spread, share_group, wide_zeros
 
 ReportT = TypeVar("ReportT")
 Batch = TypeVar("Batch")

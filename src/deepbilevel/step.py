@@ -31,7 +31,7 @@ from deepbilevel.rule import (
     l1_divisor,
     reweigh,
 )
-from deepbilevel.sharing.spreading import Spread
+from deepbilevel.sharing import Spread
 from deepbilevel.validation_average import ValidationAverage
 
 Solver = Literal["diagonal", "exact"]

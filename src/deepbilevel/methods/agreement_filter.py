@@ -24,7 +24,7 @@ from deepbilevel.methods.finite_batches import FiniteBatches
 from deepbilevel.methods.settings import check_distance
 from deepbilevel.parameters import Parameters
 from deepbilevel.rule import cosines
-from deepbilevel.sharing.spreading import Spread
+from deepbilevel.sharing import Spread
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

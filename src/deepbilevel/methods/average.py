@@ -15,7 +15,7 @@ from deepbilevel.gradients import Gradients
 from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep
 from deepbilevel.parameters import Parameters
-from deepbilevel.sharing.spreading import Spread
+from deepbilevel.sharing import Spread
 
 
 class Average(GroupStep[GroupReport]):

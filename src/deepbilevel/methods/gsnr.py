@@ -19,7 +19,7 @@ from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.methods.finite_batches import ElementwiseReport, FiniteBatches, apply_factors
 from deepbilevel.methods.settings import check_floor
 from deepbilevel.parameters import Parameters
-from deepbilevel.sharing.spreading import Spread
+from deepbilevel.sharing import Spread
 
 
 class GsnrWeighted(GroupStep[ElementwiseReport]):

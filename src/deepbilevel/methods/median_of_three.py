@@ -20,7 +20,7 @@ from deepbilevel.group_report import GroupReport
 from deepbilevel.group_step import GroupStep, check_num_batches
 from deepbilevel.methods.finite_batches import FiniteBatches
 from deepbilevel.parameters import Parameters
-from deepbilevel.sharing.spreading import Spread
+from deepbilevel.sharing import Spread
 
 _PARTS = 3
 

@@ -19,7 +19,7 @@ from deepbilevel.sampling.labels import Indices, Labels, one_class, read_classes
 from deepbilevel.sampling.own_part import find_own_part
 from deepbilevel.sampling.pools import OnRare, reserve_holdout, split_pools
 from deepbilevel.sampling.queues import ImageQueue
-from deepbilevel.sharing.spreading import Spread, note_sampler
+from deepbilevel.sharing import Spread, note_sampler
 
 _DRAWS: dict[Draw, type[ShuffledDeck] | type[StratifiedDraw]] = {
     "shuffled": ShuffledDeck,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from deepbilevel.distributed import Ranks
 from deepbilevel.sampling.labels import Indices
-from deepbilevel.sharing.spreading import Spread
+from deepbilevel.sharing import Spread
 
 
 @dataclass(frozen=True)

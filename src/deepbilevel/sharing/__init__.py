@@ -4,7 +4,7 @@ Who runs where is ``distributed/``. Rules see a ``WholeGroup``; how it is shared
 """
 
 from deepbilevel.sharing.choosing import share_group
-from deepbilevel.sharing.spreading import Spread, check_samplers, note_sampler
-from deepbilevel.sharing.whole_group import Blank, WholeGroup, wide_zeros
+from deepbilevel.sharing.spreading import Spread, note_sampler
+from deepbilevel.sharing.whole_group import Blank, wide_zeros
 
-__all__ = ["Blank", "Spread", "WholeGroup", "check_samplers", "note_sampler", "share_group", "wide_zeros"]
+__all__ = ["Blank", "Spread", "note_sampler", "share_group", "wide_zeros"]
