@@ -137,10 +137,10 @@ COMPACT = Scale(
     "the same on part of the real images, on two processor cores in an evening",
     changes=_REDUCED,
     # Images a second that a core trains on: CifarNet 370, Inception 40, PreAct ResNet-18 and AlexNet 20 to 30,
-    # ResNet-50 6. So every run is of 20 minutes to an hour.
+    # ResNet-50 6. So every run is of 10 minutes to an hour.
     reductions=MappingProxyType(
         {
-            "cifarnet": Reduction(5_000, 2_000, epochs=0.4, evaluate_every=4),
+            "cifarnet": Reduction(5_000, 2_000, epochs=0.3, evaluate_every=4),
             "inception": Reduction(2_000, 1_000, epochs=0.15, evaluate_every=5),
             "preact_resnet18": Reduction(2_000, 1_000, epochs=0.1, evaluate_every=5),
             "imagenet": Reduction(10_000, 2_000, epochs=0.1, evaluate_every=3),

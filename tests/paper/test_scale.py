@@ -91,7 +91,7 @@ def test_a_scale_says_in_a_sentence_what_it_reduced():
     cifarnet = find_experiment("table1").cells()[0].spec
     assert PAPER.describe(cifarnet) == "as in the paper"
     assert COMPACT.describe(cifarnet) == (
-        "5,000 of 50,000 training images, 2,000 of 10,000 test images, 80 of 200 epochs, the learning rate falling per "
+        "5,000 of 50,000 training images, 2,000 of 10,000 test images, 60 of 200 epochs, the learning rate falling per "
         "image seen as in the paper, so that it ends higher, evaluated every 4 epochs"
     )
     alexnet = find_experiment("imagenet").cells()[0].spec
