@@ -3,12 +3,13 @@
 It looks for the files that give a data set away and opens none of them; what is damaged shows when it is loaded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from deepbilevel.data.cifar import CIFAR10, CIFAR100, CifarRelease
+from deepbilevel.training.spec import RunSpec
 from deepbilevel_paper.experiment import Experiment
 from deepbilevel_paper.large_data import PRETRAINED
 
@@ -83,20 +84,23 @@ _WEIGHTS: Mapping[str, Requirement] = MappingProxyType(
 )
 
 
+def specs_of(experiment: Experiment) -> list[RunSpec]:
+    """Return the runs of an experiment as in the paper, those that others need included."""
+    return [spec for cell in experiment.cells() for spec in (*cell.before, cell.spec)]
+
+
 def data_sets_of(experiment: Experiment) -> list[str]:
     """Return the names of the data sets an experiment uses."""
-    specs = [spec for cell in experiment.cells() for spec in (*cell.before, cell.spec)]
-    return list(dict.fromkeys(spec.data.name for spec in specs))
+    return list(dict.fromkeys(spec.data.name for spec in specs_of(experiment)))
 
 
-def missing_data(experiment: Experiment, data_dir: Path) -> list[Missing]:
-    """Return what an experiment at the scales ``paper`` and ``compact`` needs and a folder lacks, with the remedy."""
-    specs = [spec for cell in experiment.cells() for spec in (*cell.before, cell.spec)]
-    weights = {spec.network.weights for spec in specs}
-    required = {
-        **{spec.data.name: _DATA_SETS[spec.data.name] for spec in specs},
-        **{name: each for name, each in _WEIGHTS.items() if name in weights},
-    }
+def missing_data(specs: Iterable[RunSpec], data_dir: Path) -> list[Missing]:
+    """Return what runs at the scales ``paper`` and ``compact`` need and a folder lacks, with the remedy."""
+    required: dict[str, Requirement] = {}
+    for spec in specs:
+        required[spec.data.name] = _DATA_SETS[spec.data.name]
+        if spec.network.weights in _WEIGHTS:
+            required[spec.network.weights] = _WEIGHTS[spec.network.weights]
     return [
         Missing(each.name, each.remedy.format(dir=data_dir)) for each in required.values() if not each.is_met(data_dir)
     ]

@@ -71,7 +71,11 @@ def test_the_list_names_every_experiment_and_what_is_missing_for_it(tmp_path):
     [
         (["tabel1"], "did you mean 'table1'"),
         (["table1", "--scale", "smok"], "did you mean 'smoke'"),
-        (["table1", "--row", "nothing"], "columns: CifarNet, 50 % noise, CifarNet, clean"),
+        (["table1", "--row", "nothing"], "no row of table1-compact has --row 'nothing'; there are SGD, Baseline, a)"),
+        (["table1", "--column", "vgg"], "there are CifarNet, clean, CifarNet, 50 % noise"),
+        (["table1", "--at", "0.5"], "a table, which varies no number"),
+        (["figure-mu", "--at", "0.5"], "no such value; there are 0.0001, 0.001, 0.01, 0.1, 1"),
+        (["figure-mu", "--at", "much"], "--at must be numbers such as 0.0001"),
         (["table1", "--seeds", "x"], "--seeds must be written as"),
         (["table1", "--data-dir", "nowhere"], "deepbilevel data fetch cifar10"),
     ],
@@ -87,3 +91,15 @@ def test_a_dry_run_lists_the_runs_and_trains_none(tmp_path):
     assert len(lines) == 3  # clean, and the noisy one after the run whose predictions are its labels
     assert lines[0].split("-")[-1] == lines[1].split("-")[-1]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_of_a_figure_is_chosen_by_its_values_and_by_whole_names(tmp_path):
+    chosen = ("noise-curves-cifarnet", "--column", "cifar-10", "--at", "0,0.5")  # and not cifar-100
+    lines = run(*chosen, "--dry-run", cwd=tmp_path).stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        f"{row}, {rate}, seed 0" for row in ("SGD", "Bilevel") for rate in ("0", "0.5")
+    ]
+    # What is left out needs no data.
+    missing = run(*chosen, "--data-dir", "nowhere", cwd=tmp_path, code=2).stderr
+    assert "fetch cifar10 " in missing
+    assert "cifar100" not in missing

@@ -4,15 +4,15 @@ import pytest
 
 from deepbilevel_paper import find_experiment
 from deepbilevel_paper.made_data import make_data
-from deepbilevel_paper.needed_data import data_sets_of, missing_data
+from deepbilevel_paper.needed_data import data_sets_of, missing_data, specs_of
 
 
 def names(experiment, folder):
-    return [each.name for each in missing_data(find_experiment(experiment), folder)]
+    return [each.name for each in missing_data(specs_of(find_experiment(experiment)), folder)]
 
 
 def remedy(experiment, folder):
-    return " ".join(each.remedy for each in missing_data(find_experiment(experiment), folder))
+    return " ".join(each.remedy for each in missing_data(specs_of(find_experiment(experiment)), folder))
 
 
 def test_data_sets_of_experiments():

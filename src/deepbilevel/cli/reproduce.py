@@ -25,6 +25,9 @@ def reproduce(
     columns: Annotated[
         list[str] | None, typer.Option("--column", help="Only columns with this text; may be repeated.")
     ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="Only these values of what a figure varies, as in 0,0.2,0.5.")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help=JOBS_HELP)] = None,
     on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
     threads: Annotated[int, typer.Option(min=1, help="Threads of a run.")] = 1,
@@ -56,32 +59,58 @@ def reproduce(
             return
         chosen = find_experiment(experiment)
         sweep = make_sweep(chosen, size, numbers, **fields)
-        wanted = _choose_cells(sweep, rows or [], columns or [])
+        wanted = _choose_cells(sweep, rows or [], columns or [], at)
         if dry_run:
             for trial in sweep.trials(wanted.__contains__):
                 typer.echo(f"{trial.label}: {trial.spec.name}-{trial.id}")
             return
         out = out or Path("runs") / size.name
-        data_dir = _find_data(chosen, size, data_dir, out)
+        data_dir = _find_data(chosen, size, wanted, data_dir, out)
     _run(sweep, wanted, place, out, data_dir, jobs, workers, quiet=quiet, as_json=as_json)
 
 
-def _choose_cells(sweep: "Sweep", rows: list[str], columns: list[str]) -> "list[Cell]":
-    """Return the cells whose row and column hold one of the texts, whatever the case of letters."""
-
-    def holds(text: str, parts: list[str]) -> bool:
-        return not parts or any(part.lower() in text.lower() for part in parts)
-
-    found = [cell for cell in sweep.cells if cell.specs and holds(cell.row, rows) and holds(cell.column, columns)]
+def _choose_cells(sweep: "Sweep", rows: list[str], columns: list[str], at: str | None) -> "list[Cell]":
+    """Return the cells in the rows and columns that are named, at the values that are."""
+    has_runs = [cell for cell in sweep.cells if cell.specs]
+    in_rows = _choose_texts("row", rows, [cell.row for cell in has_runs], sweep.name)
+    in_columns = _choose_texts("column", columns, [cell.column for cell in has_runs], sweep.name)
+    at_values = _choose_values(at, [cell.x for cell in has_runs], sweep.name)
+    found = [c for c in has_runs if c.row in in_rows and c.column in in_columns and c.x in at_values]
     if not found:
-        known = {"rows": {cell.row for cell in sweep.cells}, "columns": {cell.column for cell in sweep.cells}}
-        listed = "; ".join(f"{name}: {', '.join(sorted(texts))}" for name, texts in known.items())
-        raise ValueError(f"no cell of {sweep.name} has --row {rows} and --column {columns}; there are {listed}")
+        raise ValueError(f"no cell of {sweep.name} is in --row {rows} and --column {columns} at once; drop one of them")
     return found
 
 
-def _find_data(experiment: "Experiment", scale: "Scale", data_dir: Path, out: Path) -> Path:
-    """Return the folder of the data; what is missing is told with the way to get it."""
+def _choose_texts(option: str, parts: list[str], texts: list[str], name: str) -> set[str]:
+    """Return the texts that hold one of the parts, in whatever case; a part that is a whole text means that one."""
+    chosen: set[str] = set()
+    for part in parts:
+        holding = {text for text in texts if part.lower() in text.lower()}
+        chosen |= {text for text in holding if part.lower() == text.lower()} or holding
+        if not holding:
+            listed = ", ".join(dict.fromkeys(texts))
+            raise ValueError(f"no {option} of {name} has --{option} {part!r}; there are {listed}")
+    return chosen or set(texts)
+
+
+def _choose_values(at: str | None, values: "list[float | None]", name: str) -> "set[float | None]":
+    if at is None:
+        return set(values)
+    known = list(dict.fromkeys(value for value in values if value is not None))
+    if not known:
+        raise ValueError(f"--at {at!r}: {name} is a table, which varies no number; choose by --row and --column")
+    listed = ", ".join(f"{value:g}" for value in known)
+    try:
+        wanted = {float(part) for part in at.split(",")}
+    except ValueError:
+        raise ValueError(f"--at must be numbers such as {listed}, but got {at!r}") from None
+    if strange := sorted(wanted - set(known)):
+        raise ValueError(f"--at {strange[0]:g}: {name} has no such value; there are {listed}")
+    return {*wanted}
+
+
+def _find_data(experiment: "Experiment", scale: "Scale", wanted: "list[Cell]", data_dir: Path, out: Path) -> Path:
+    """Return the folder of the data; what is missing for the wanted cells is told with the way to get it."""
     from deepbilevel_paper.made_data import make_data
     from deepbilevel_paper.needed_data import missing_data
 
@@ -89,7 +118,7 @@ def _find_data(experiment: "Experiment", scale: "Scale", data_dir: Path, out: Pa
         made = out / "made-data"
         make_data(made, sorted({cell.spec.data.name for cell in experiment.cells(scale)}))
         return made
-    missing = missing_data(experiment, data_dir)
+    missing = missing_data((spec for cell in wanted for spec in (*cell.before, *cell.specs)), data_dir)
     if missing:
         listed = "\n".join(f"  {each.name}: {each.remedy}" for each in missing)
         raise FileNotFoundError(f"{experiment.name} needs data that is not in {data_dir}:\n{listed}")
@@ -125,8 +154,8 @@ def _run(
     if as_json:
         typer.echo(json.dumps({"event": "reproduced", "record": str(recorder.path), "cells": record["cells"]}))
     else:
-        shown = {(cell.row, cell.column) for cell in wanted}
-        cells = [each for each in record["cells"] if (each["row"], each["column"]) in shown or not each["runs"]]
+        shown = {(cell.row, cell.column, cell.x) for cell in wanted}
+        cells = [c for c in record["cells"] if (c["row"], c["column"], c["x"]) in shown or not c["runs"]]
         titles, rows = make_table_beside({**record, "cells": cells})
         print_table(titles, rows, caption=describe(record), numbers=range(2, len(titles)))
         for doubt in list_doubts(record):
@@ -150,7 +179,7 @@ def _print_list(
     from deepbilevel.cli.tables import print_table
     from deepbilevel_paper import runs_of
     from deepbilevel_paper.estimate import Probe, sample_visits
-    from deepbilevel_paper.needed_data import missing_data
+    from deepbilevel_paper.needed_data import missing_data, specs_of
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepbilevel" / "speeds.json"
     measured = Probe(cache)
@@ -159,7 +188,7 @@ def _print_list(
     for each in track(experiments, "measuring", console=console, transient=True, disable=not probe):
         specs = runs_of([cell.changed(**fields) for cell in each.cells(scale)], seeds=range(num_seeds))
         hours = f"{measured.hours(specs):,.1f}" if probe else "-"
-        absent = [] if scale.made_data else [missing.name for missing in missing_data(each, data_dir)]
+        absent = [] if scale.made_data else [missing.name for missing in missing_data(specs_of(each), data_dir)]
         visits = f"{sum(map(sample_visits, specs)) / 1e6:,.2f}"
         rows.append([each.name, each.title, each.where, str(len(specs)), visits, hours, ", ".join(absent) or "-"])
     where = f"{fields['device']}, {fields['threads']} thread(s)"
