@@ -99,8 +99,9 @@ def missing_data(specs: Iterable[RunSpec], data_dir: Path) -> list[Missing]:
     required: dict[str, Requirement] = {}
     for spec in specs:
         required[spec.data.name] = _DATA_SETS[spec.data.name]
-        if spec.network.weights in _WEIGHTS:
-            required[spec.network.weights] = _WEIGHTS[spec.network.weights]
+        weights = spec.network.weights
+        if weights is not None and weights in _WEIGHTS:
+            required[weights] = _WEIGHTS[weights]
     return [
         Missing(each.name, each.remedy.format(dir=data_dir)) for each in required.values() if not each.is_met(data_dir)
     ]
