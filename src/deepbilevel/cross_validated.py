@@ -21,8 +21,9 @@ from torch.optim import Optimizer
 from deepbilevel.choice import choose
 from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Gradients, add_gradients, silence_unless, widen_gradients
+from deepbilevel.group_checks import check_num_batches
 from deepbilevel.group_report import GroupReport
-from deepbilevel.group_step import GroupStep, check_num_batches
+from deepbilevel.group_step import GroupStep
 from deepbilevel.parameters import Parameters
 from deepbilevel.sharing import Blank, Spread, wide_zeros
 from deepbilevel.shrunken_updates import ShrunkenUpdates

@@ -9,16 +9,22 @@ queue up on an accelerator as in an ordinary loop.
 # (torch._foreach_add and its siblings) but spells them with an underscore.
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import reduce
 
 import torch
 from torch import Tensor
 
+from deepbilevel.outer_products import OuterProducts
+
 _WIDE = {torch.float32, torch.float64}
 
 Gradients = dict[int, Tensor]
 """Position of a parameter -> its gradient. A parameter the loss did not touch has no entry."""
+
+AnyGradients = Mapping[int, Tensor | OuterProducts]
+"""The same, where some may not be multiplied out; then they are not in any gradient of the group."""
 
 
 def take_gradients(parameters: Sequence[Tensor]) -> Gradients:
@@ -31,6 +37,20 @@ def take_gradients(parameters: Sequence[Tensor]) -> Gradients:
     return taken
 
 
+@contextmanager
+def emptied_gradients(parameters: Sequence[Tensor]) -> Generator[None]:
+    """Let parameters have no gradient, for others to come; after an error they have what they had."""
+    before = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    try:
+        yield
+    except BaseException:
+        for parameter, gradient in zip(parameters, before, strict=True):
+            parameter.grad = gradient
+        raise
+
+
 def put_gradients(parameters: Sequence[Tensor], gradients: Gradients) -> None:
     """Make ``gradients`` the ``.grad`` of the parameters; a parameter without an entry gets none."""
     for position, parameter in enumerate(parameters):
@@ -41,6 +61,11 @@ def put_gradients(parameters: Sequence[Tensor], gradients: Gradients) -> None:
 def scale_gradients(gradients: Gradients, factor: Tensor) -> None:
     """Multiply every gradient by one number, in place."""
     torch._foreach_mul_(list(gradients.values()), factor)
+
+
+def multiply_out(gradients: AnyGradients) -> Gradients:
+    """Return gradients as tensors, all of them."""
+    return {p: each.dense() if isinstance(each, OuterProducts) else each for p, each in gradients.items()}
 
 
 def widen_gradients(gradients: Gradients) -> Gradients:
@@ -99,34 +124,35 @@ class Blocks:
         for position, owner in enumerate(owners):
             self._members[owner].append(position)
 
-    def dots(self, left: Gradients, right: Gradients) -> Tensor:
+    def dots(self, left: AnyGradients, right: AnyGradients) -> Tensor:
         """Return the inner products ``<left, right>``, shape ``[num_blocks]``; an absent gradient counts as zero."""
         (dots,) = self._over_shards([self._own_dots(left, right)])
         return dots
 
-    def sq_norms(self, gradients: Gradients) -> Tensor:
+    def sq_norms(self, gradients: AnyGradients) -> Tensor:
         """Return the squared norms ``|gradient|^2``, shape ``[num_blocks]``."""
         return self.measure(gradients, [])[0]
 
-    def measure(self, gradients: Gradients, others: Sequence[Gradients]) -> tuple[Tensor, list[Tensor]]:
+    def measure(self, gradients: AnyGradients, others: Sequence[AnyGradients]) -> tuple[Tensor, list[Tensor]]:
         """Return squared norms, and inner products with each of the others, at once."""
         own = [self._own_sq_norms(gradients), *(self._own_dots(each, gradients) for each in others)]
         sq_norms, *dots = self._over_shards(own)
         return sq_norms, dots
 
-    def _own_dots(self, left: Gradients, right: Gradients) -> Tensor:
+    def _own_dots(self, left: AnyGradients, right: AnyGradients) -> Tensor:
         wide = _at_least_float32(left)
         parts = {p: _dot(left[p], right[p], wide) for p in left if p in right}
         if not parts:  # torch refuses to stack nothing
-            return next(iter(left.values())).new_zeros(len(self._members), dtype=wide)
+            return torch.zeros(len(self._members), dtype=wide, device=next(iter(left.values())).device)
         return self._sum(parts)
 
-    def _own_sq_norms(self, gradients: Gradients) -> Tensor:
+    def _own_sq_norms(self, gradients: AnyGradients) -> Tensor:
         wide = _at_least_float32(gradients)
-        if _is_at_hand(next(iter(gradients.values()))):
+        tensors = [each for each in gradients.values() if isinstance(each, Tensor)]
+        if len(tensors) < len(gradients) or _is_at_hand(tensors[0]):
             # Without launches to save, the inner product is the faster way over memory.
             return self._sum({p: _dot(each, each, wide) for p, each in gradients.items()})
-        norms = torch._foreach_norm(list(gradients.values()), 2, dtype=wide)
+        norms = torch._foreach_norm(tensors, 2, dtype=wide)
         return self._sum(dict(zip(gradients, torch.stack(norms).square(), strict=True)))
 
     def each(self, operation: Callable[[list[Tensor], Tensor], None], gradients: Gradients, numbers: Tensor) -> None:
@@ -136,7 +162,7 @@ class Blocks:
                 # `number` stays a tensor: `.item()` would wait for the device on every mini-batch.
                 operation([gradients[position] for position in positions], number)
 
-    def present(self, gradients: Gradients) -> list[list[int]]:
+    def present(self, gradients: AnyGradients) -> list[list[int]]:
         """Return for each block the positions that have a gradient."""
         return [[position for position in members if position in gradients] for members in self._members]
 
@@ -154,10 +180,10 @@ class HeldGradients:
     """All gradients of a group at once, and what every two of them have in common: memory grows with each."""
 
     def __init__(self) -> None:
-        self.gradients: list[Gradients] = []
+        self.gradients: list[AnyGradients] = []
         self._triangle: list[list[Tensor]] = []
 
-    def add(self, gradients: Gradients, dots: list[Tensor], sq_norms: Tensor) -> None:
+    def add(self, gradients: AnyGradients, dots: list[Tensor], sq_norms: Tensor) -> None:
         """Keep gradients, whose inner products with all before them are known, and their squared norms."""
         self._triangle.append([*dots, sq_norms])
         self.gradients.append(gradients)
@@ -185,18 +211,30 @@ class WeightedGradientSum:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
         self.gradients: Gradients = {}
+        self._products: dict[int, list[OuterProducts]] = {}  # multiplied out once, for the whole group
 
-    def add(self, weights: Tensor, gradients: Gradients) -> None:
+    def add(self, weights: Tensor, gradients: AnyGradients) -> None:
         """Add ``weights[block] * gradient``. The gradients are used up: they are overwritten or kept."""
-        gradients = widen_gradients(gradients)
+        tensors = {position: each for position, each in gradients.items() if isinstance(each, Tensor)}
+        if len(tensors) < len(gradients):
+            self._add_products(weights, gradients)
+        tensors = widen_gradients(tensors)
         if _is_at_hand(weights):
-            self._add_at_once(weights.tolist(), gradients)
+            self._add_at_once(weights.tolist(), tensors)
             return
-        for gradient in gradients.values():
+        for gradient in tensors.values():
             # 0 * nan is nan: a weight of zero alone does not silence a gradient that is not finite.
             gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-        self._blocks.each(torch._foreach_mul_, gradients, weights)
-        add_gradients(self.gradients, gradients)
+        self._blocks.each(torch._foreach_mul_, tensors, weights)
+        add_gradients(self.gradients, tensors)
+
+    def _add_products(self, weights: Tensor, gradients: AnyGradients) -> None:
+        for weight, positions in zip(weights.unbind(), self._blocks.present(gradients), strict=True):
+            for position in positions:
+                gradient = gradients[position]
+                if isinstance(gradient, OuterProducts):
+                    scaled = gradient.without_infinities().scaled(weight)
+                    self._products.setdefault(position, []).append(scaled)
 
     def _add_at_once(self, weights: list[float], gradients: Gradients) -> None:
         """Do the same where weights are numbers: in one pass over memory, and in none if the weight is zero."""
@@ -212,11 +250,13 @@ class WeightedGradientSum:
 
     def divided_by(self, divisors: Tensor) -> Gradients:
         """Return the sum divided by ``divisors[block]``; an infinite divisor gives zero. The sum is used up."""
-        self._blocks.each(torch._foreach_div_, self.gradients, divisors)
-        for gradient in self.gradients.values():
+        products = {position: OuterProducts.joined(each).dense() for position, each in self._products.items()}
+        total = self.gradients | products
+        self._blocks.each(torch._foreach_div_, total, divisors)
+        for gradient in total.values():
             gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)  # weights beyond float's range: inf / inf
-        result, self.gradients = self.gradients, {}
-        return result
+        self.gradients, self._products = {}, {}
+        return total
 
 
 def _is_at_hand(numbers: Tensor) -> bool:
@@ -224,7 +264,11 @@ def _is_at_hand(numbers: Tensor) -> bool:
     return numbers.device.type == "cpu"
 
 
-def _dot(left: Tensor, right: Tensor, wide: torch.dtype) -> Tensor:
+def _dot(left: Tensor | OuterProducts, right: Tensor | OuterProducts, wide: torch.dtype) -> Tensor:
+    if isinstance(left, OuterProducts) and isinstance(right, OuterProducts):
+        return left.to(wide).dot(right.to(wide))
+    assert isinstance(left, Tensor)
+    assert isinstance(right, Tensor)
     if not (left.is_contiguous() and right.is_contiguous()):
         # Vectors in memory order: autograd lays gradients out densely, like their parameters, so this views a
         # channels_last gradient where `.flatten()` would have to copy it.
@@ -237,6 +281,6 @@ def _dot(left: Tensor, right: Tensor, wide: torch.dtype) -> Tensor:
     return torch.dot(first, second)
 
 
-def _at_least_float32(gradients: Gradients) -> torch.dtype:
+def _at_least_float32(gradients: AnyGradients) -> torch.dtype:
     others = {gradient.dtype for gradient in gradients.values()} - {torch.float32}  # mostly none, and nothing to ask
     return reduce(torch.promote_types, others, torch.float32)

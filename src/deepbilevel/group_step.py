@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, nullcontext
 from itertools import islice
-from numbers import Integral
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -17,8 +16,18 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.distributed import ProcessGroupChoice
-from deepbilevel.gradients import Blocks, Gradients, put_gradients, take_gradients
+from deepbilevel.gradients import (
+    AnyGradients,
+    Blocks,
+    Gradients,
+    emptied_gradients,
+    multiply_out,
+    put_gradients,
+    take_gradients,
+)
+from deepbilevel.group_checks import check_gradients, check_loss
 from deepbilevel.loss_scaling import LossScaling
+from deepbilevel.one_pass import join_batches, run_in_one_pass
 from deepbilevel.parameters import Parameters, owning_modules, unique_parameters
 from deepbilevel.sharing import Blank, Spread, share_group, wide_zeros
 
@@ -68,6 +77,10 @@ class GroupStep(ABC, Generic[ReportT]):
     @abstractmethod
     def _add(self, gradients: Gradients) -> None:
         """Take in the next mini-batch's gradients; they are the rule's to keep or overwrite."""
+
+    def _add_any(self, gradients: AnyGradients) -> None:
+        """Take in gradients of which some are not multiplied out; a rule that can do with those says so here."""
+        self._add(multiply_out(gradients))
 
     @abstractmethod
     def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, ReportT]:
@@ -142,21 +155,16 @@ class GroupStep(ABC, Generic[ReportT]):
 
     def backward(self, loss: Tensor) -> None:
         """Collect one mini-batch: call it where ``loss.backward()`` stood. ``.grad`` is empty until :meth:`fill`."""
-        self._check_loss(loss)
+        if self.full:
+            raise RuntimeError(f"backward() was called once more than {self._expected()} times; call fill() first")
+        check_loss(loss, self._device())
         self._scaling.lower_after_overflow()
         self._share.check_equality(self._settings)
         self._get_ready()
-        before = [parameter.grad for parameter in self._parameters]
-        for parameter in self._parameters:
-            parameter.grad = None
-        try:
+        with emptied_gradients(self._parameters):
             self._scaling.scaled(loss).backward()
             gradients = self._share.own_parts(take_gradients(self._parameters))
-            _check_gradients(gradients)
-        except BaseException:
-            for parameter, gradient in zip(self._parameters, before, strict=True):
-                parameter.grad = gradient
-            raise
+            check_gradients(gradients)
         try:
             self._share.collect_statistics()
             self._scaling.unscale(gradients, loss.device)
@@ -202,9 +210,60 @@ class GroupStep(ABC, Generic[ReportT]):
             loss_of: computes the loss of one mini-batch, forward pass included.
             shared_dropout: draw the same dropout masks for all k forward passes.
         """
+        batches = self._next_of(group, "step_over()")
+        try:
+            for batch in batches:
+                with self.shared_dropout() if shared_dropout else nullcontext():
+                    loss = loss_of(batch)
+                self.backward(loss)
+            self._check_ended(self.num_collected)
+        except BaseException:
+            self.reset()
+            raise
+        return self.fill()
+
+    def step_at_once(self, group: Iterable[Batch], losses_of: Callable[[Batch], Tensor]) -> ReportT:
+        """Run a whole group in one forward and one backward pass; the result is that of :meth:`step_over`.
+
+        As fast as plain training with all samples in one batch, where small mini-batches by themselves are not. In
+        exchange it holds the gradients of convolutions k times. Samples must not meet in the network other than in
+        BatchNorm, which sees each mini-batch on its own; dropout is drawn for every sample. Parameters may be used by
+        torch's linear layers, convolutions, embeddings and normalisations; others are refused. One process, no scaler.
+
+        >>> from deepbilevel import Bilevel
+        >>> model = torch.nn.Linear(2, 1, bias=False)
+        >>> bilevel = Bilevel(model, num_batches=3)
+        >>> group = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]])
+        >>> bilevel.step_at_once(group, lambda x: model(x).squeeze(1)).weights
+        tensor([1., 0.])
+
+        Args:
+            group: the k mini-batches, validation first, of tensors or of tuples, lists or dictionaries of them; or an
+                iterator, of which the next ones are taken.
+            losses_of: computes one loss per sample, forward pass included; given are the k mini-batches in one.
+        """
+        others = "a loss scaler" if self._scaling.is_on else None if self._share.is_alone else "other processes"
+        if others is not None:
+            raise NotImplementedError(f"step_at_once() does not work with {others}; use step_over() or backward()")
+        batches = list(self._next_of(group, "step_at_once()"))
+        self._check_ended(len(batches))
+        joined, sizes = join_batches(batches)
+        with emptied_gradients(self._parameters):
+            losses, collected = run_in_one_pass(self._parameters, sizes, lambda: losses_of(joined))
+        try:
+            for loss, gradients in zip(losses, collected, strict=True):
+                check_gradients(gradients)
+                self._add_any(gradients)
+                self._losses.append(loss)
+        except BaseException:
+            self.reset()
+            raise
+        return self.fill()
+
+    def _next_of(self, group: Iterable[Batch], call: str) -> Iterator[Batch]:
         if self._losses:
             raise RuntimeError(
-                f"step_over() starts a new group, but {self.num_collected} mini-batches are already collected; "
+                f"{call} starts a new group, but {self.num_collected} mini-batches are already collected; "
                 "call fill() or reset() first"
             )
         # A loader's iterator has a length too, but is meant to be taken from.
@@ -213,20 +272,14 @@ class GroupStep(ABC, Generic[ReportT]):
                 f"group has {len(group)} mini-batches, expected {self._expected()}; "
                 "to take the next ones of a loader, pass iter(loader) and keep it"
             )
-        try:
-            for batch in islice(group, self._num_own):
-                with self.shared_dropout() if shared_dropout else nullcontext():
-                    loss = loss_of(batch)
-                self.backward(loss)
-            if not self.full:
-                raise ValueError(
-                    f"group ended after {self.num_collected} mini-batches, expected {self._expected()}; "
-                    "let the sampler yield whole groups"
-                )
-        except BaseException:
-            self.reset()
-            raise
-        return self.fill()
+        return islice(group, self._num_own)
+
+    def _check_ended(self, num_batches: int) -> None:
+        if num_batches < self._num_own:
+            raise ValueError(
+                f"group ended after {num_batches} mini-batches, expected {self._expected()}; "
+                "let the sampler yield whole groups"
+            )
 
     @contextmanager
     def shared_dropout(self) -> Generator[None]:
@@ -275,27 +328,6 @@ class GroupStep(ABC, Generic[ReportT]):
             raise ValueError(f"the parameters are spread over several devices ({names}); move the model to one")
         return devices.pop()
 
-    def _check_loss(self, loss: Tensor) -> None:
-        if self.full:
-            raise RuntimeError(f"backward() was called once more than {self._expected()} times; call fill() first")
-        if not isinstance(loss, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"loss must be a tensor, got {type(loss).__name__}; pass what the criterion returned")
-        if loss.numel() != 1:
-            raise ValueError(
-                f"loss must be a single number, got shape {tuple(loss.shape)}; reduce it first, as in loss.mean()"
-            )
-        if not loss.requires_grad:
-            raise ValueError(
-                "loss does not depend on any trainable parameter; was the forward pass run under no_grad(), "
-                "was the loss detached, or are all parameters frozen?"
-            )
-        device = self._device()
-        if loss.device != device:
-            raise ValueError(
-                f"loss is on {loss.device} but the parameters are on {device}; "
-                f"move the model with .to({str(loss.device)!r}) or the inputs with .to({str(device)!r})"
-            )
-
     def _check_between_groups(self, call: str) -> None:
         if self._losses:
             raise RuntimeError(
@@ -306,22 +338,3 @@ class GroupStep(ABC, Generic[ReportT]):
     def _expected(self) -> str:
         own = "" if self._share.is_whole else f"this process's {self._num_own} of "
         return f"{own}num_batches={self.num_batches}"
-
-
-def _check_gradients(gradients: Gradients) -> None:
-    if not gradients:
-        raise ValueError(
-            "loss does not depend on any of the parameters given to this object; was it built for another model?"
-        )
-    if any(gradient.layout is not torch.strided for gradient in gradients.values()):
-        raise ValueError("a parameter has a sparse gradient; build its layer with sparse=False")
-
-
-def check_num_batches(num_batches: int) -> None:
-    """Refuse a group in which nothing could be compared."""
-    if isinstance(num_batches, bool) or not isinstance(num_batches, Integral):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"num_batches must be a whole number, got {num_batches!r}")
-    if num_batches < 2:
-        raise ValueError(
-            f"num_batches must be at least 2 (one mini-batch validates, the others train), got {num_batches}"
-        )

@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.distributed import ProcessGroupChoice
-from deepbilevel.gradients import Gradients, HeldGradients, WeightedGradientSum
+from deepbilevel.gradients import AnyGradients, Gradients, HeldGradients, WeightedGradientSum, multiply_out
+from deepbilevel.group_checks import check_num_batches
 from deepbilevel.group_report import GroupReport
-from deepbilevel.group_step import GroupStep, check_num_batches
+from deepbilevel.group_step import GroupStep
 from deepbilevel.parameters import Parameters
 from deepbilevel.rule import (
     Validation,
@@ -172,7 +173,7 @@ class Bilevel(GroupStep[StepReport]):
         return settings | {"validation_average": self._average.state_dict()}
 
     def _forget(self) -> None:
-        self._validation: tuple[Gradients, Tensor, Tensor] | None = None  # the gradient, its norms, whether finite
+        self._validation: tuple[AnyGradients, Tensor, Tensor] | None = None  # the gradient, its norms, whether finite
         self._num_drawn = 0  # random weights of others' mini-batches and the own ones
         self._sum = WeightedGradientSum(self._blocks)
         self._held = HeldGradients()  # by the exact solver and by k-fold validation only
@@ -185,7 +186,11 @@ class Bilevel(GroupStep[StepReport]):
         if self._place > 0 and self._validation is None:
             self._share.expect_first()
 
-    def _add(self, gradients: Gradients) -> None:
+    def _add_any(self, gradients: AnyGradients) -> None:
+        # Inner products and sums do not need a gradient multiplied out; an average over groups does.
+        self._add(gradients if self.validation != "momentum" else multiply_out(gradients))
+
+    def _add(self, gradients: AnyGradients) -> None:
         if self._validation is None and self._place > 0 and self.validation != "k-fold":
             received = self._share.receive_first()
             self._keep_validation(received, self._blocks.sq_norms(received))
@@ -203,16 +208,16 @@ class Bilevel(GroupStep[StepReport]):
         else:
             self._compare(gradients, sq_norms, dots, *self._validation[1:])
 
-    def _keep_validation(self, gradients: Gradients, sq_norms: Tensor) -> None:
+    def _keep_validation(self, gradients: AnyGradients, sq_norms: Tensor) -> None:
         finite = torch.isfinite(sq_norms).all()
         if self.validation == "momentum":
             momentum = sq_norms.new_full((), self.validation_momentum)
-            gradients = self._average.with_gradient(gradients, finite, momentum)
+            gradients = self._average.with_gradient(multiply_out(gradients), finite, momentum)
             sq_norms = self._blocks.sq_norms(gradients)
         self._validation = gradients, sq_norms.sqrt(), finite
 
     def _compare(
-        self, gradients: Gradients, sq_norms: Tensor, products: list[Tensor], validation_norms: Tensor, sound: Tensor
+        self, gradients: AnyGradients, sq_norms: Tensor, products: list[Tensor], validation_norms: Tensor, sound: Tensor
     ) -> None:
         """Weigh gradients by ``products`` with the validation gradient and, from the second on, with those held."""
         dots = torch.where(sound & self._finite[-1], products[0], torch.nan)
@@ -270,7 +275,7 @@ class Bilevel(GroupStep[StepReport]):
         return self._sum.divided_by(divisors), finite, StepReport(**columns, losses=losses, finite=finite)
 
     def _validate_by_one(
-        self, norms: Tensor, validation: Gradients, validation_norms: Tensor, sound: Tensor
+        self, norms: Tensor, validation: AnyGradients, validation_norms: Tensor, sound: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Complete the sum; return weights and agreement of the ``k - 1`` training mini-batches."""
         dots = torch.stack(self._dots) if self._dots else norms  # [k - 1, blocks]
@@ -282,7 +287,7 @@ class Bilevel(GroupStep[StepReport]):
         else:
             raw_weights = torch.stack(self._raw_weights) if self._dots else norms
         if self.validation == "momentum":
-            self._average.keep(validation, sound)
+            self._average.keep(multiply_out(validation), sound)
         return raw_weights, cosines(dots, norms, validation_norms)
 
     def _validate_by_the_others(self, finite: Tensor, sq_norms: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,8 +18,9 @@ from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Gradients, blend_gradients, scale_gradients
+from deepbilevel.group_checks import check_num_batches
 from deepbilevel.group_report import GroupReport
-from deepbilevel.group_step import GroupStep, check_num_batches
+from deepbilevel.group_step import GroupStep
 from deepbilevel.methods.finite_batches import FiniteBatches
 from deepbilevel.methods.settings import check_distance
 from deepbilevel.parameters import Parameters

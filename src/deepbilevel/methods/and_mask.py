@@ -13,7 +13,8 @@ from torch.amp.grad_scaler import GradScaler
 
 from deepbilevel.distributed import ProcessGroupChoice
 from deepbilevel.gradients import Gradients
-from deepbilevel.group_step import GroupStep, check_num_batches
+from deepbilevel.group_checks import check_num_batches
+from deepbilevel.group_step import GroupStep
 from deepbilevel.methods.finite_batches import ElementwiseReport, FiniteBatches, apply_factors
 from deepbilevel.methods.settings import check_threshold
 from deepbilevel.parameters import Parameters

@@ -28,6 +28,8 @@ class SameModel(WholeGroup):
         spread: what the processes share.
     """
 
+    is_alone = False
+
     def __init__(self, ranks: Ranks, model: nn.Module, parameters: Sequence[Tensor], spread: Spread) -> None:
         self._ranks = ranks
         self._parameters = parameters

@@ -25,6 +25,8 @@ class ShardedGroup(WholeGroup):
         parameters: each once.
     """
 
+    is_alone = False
+
     def __init__(self, shards: Shards, parameters: Sequence[Tensor]) -> None:
         self._shards = shards
         self._parameters = parameters

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from deepbilevel.distributed import Broadcast, Ranks
-from deepbilevel.gradients import Gradients
+from deepbilevel.gradients import AnyGradients, Gradients, multiply_out
 from deepbilevel.sharing.same_model import SameModel
 from deepbilevel.sharing.whole_group import Blank
 
@@ -67,8 +67,9 @@ class SpreadGroup(SameModel):
                 [self._flat(p, self._parameters[p].detach()) for p in self._trainable()]
             )
 
-    def send_first(self, gradients: Gradients, *, wait: bool) -> Gradients:
+    def send_first(self, gradients: AnyGradients, *, wait: bool) -> AnyGradients:
         """Begin to send, while the own mini-batches go on."""
+        gradients = multiply_out(gradients)
         sent = [gradients[p] if p in gradients else torch.zeros_like(self._parameters[p]) for p in self._trainable()]
         self._first = self._ranks.begin_broadcast(
             [self._flat(p, each) for p, each in zip(self._trainable(), sent, strict=True)]

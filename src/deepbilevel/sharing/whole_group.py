@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbilevel.gradients import Gradients
+from deepbilevel.gradients import AnyGradients, Gradients
 
 Blank = Callable[[Tensor], Tensor]
 """Makes the zeros that stand for a sum to which no own mini-batch contributed, from its parameter."""
@@ -24,6 +24,9 @@ class WholeGroup:
     """A group that one process collects: nothing is exchanged, and what a rule has is what there is."""
 
     is_whole = True
+    """Whether all mini-batches of a group are this process's."""
+    is_alone = True
+    """Whether there is no other process at all."""
 
     def num_own(self, num_batches: int) -> int:
         """Return how many of a group's mini-batches are this process's."""
@@ -55,7 +58,7 @@ class WholeGroup:
     def expect_first(self) -> None:
         """Get ready to receive the gradient of the group's first mini-batch."""
 
-    def send_first(self, gradients: Gradients, *, wait: bool) -> Gradients:
+    def send_first(self, gradients: AnyGradients, *, wait: bool) -> AnyGradients:
         """Send the gradient of the first mini-batch to all; ``wait`` if what is returned will be overwritten."""
         return gradients
 

@@ -1,0 +1,296 @@
+"""The gradients of all mini-batches of a group from one forward and one backward pass.
+
+Samples do not meet in a network, so the activations of a whole group can be computed at once; only where a parameter
+comes in must its gradient be taken mini-batch by mini-batch. This module watches torch's functions while the loss is
+computed and does so for the ones it knows. It never looks at modules, and does not know what becomes of gradients.
+
+- Linear layers keep what goes in and what comes back (``outer_products.py``) and multiply nothing out.
+- Convolutions compute all images at once, forward and backward, and only their weights' gradients in parts.
+- Other layers with parameters, normalisation foremost, are run in parts. So BatchNorm sees each mini-batch on its own,
+  as in k passes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from deepbilevel.gradients import AnyGradients
+from deepbilevel.outer_products import OuterProducts
+
+Batch = TypeVar("Batch")
+
+_IN_PARTS: frozenset[Callable[..., Any]] = frozenset(
+    {
+        F.batch_norm,
+        F.instance_norm,
+        F.layer_norm,
+        F.group_norm,
+        F.rms_norm,
+        F.embedding,
+        F.prelu,
+        F.conv_transpose1d,
+        F.conv_transpose2d,
+        F.conv_transpose3d,
+    }
+)  # in all of them the first argument holds the samples
+
+
+def join_batches(batches: Sequence[Batch]) -> tuple[Batch, list[int]]:
+    """Return mini-batches as one, and how many samples each has.
+
+    >>> join_batches([(torch.zeros(2, 5), torch.tensor([0, 1])), (torch.ones(1, 5), torch.tensor([2]))])[0][1]
+    tensor([0, 1, 2])
+    """
+    leaves, structures = zip(*(tree_flatten(batch) for batch in batches), strict=True)
+    for number, (parts, structure) in enumerate(zip(leaves, structures, strict=True)):
+        if not parts or not all(isinstance(part, Tensor) for part in parts):
+            kinds = sorted({type(part).__name__ for part in parts})
+            raise TypeError(f"mini-batch {number} must be made of tensors to be joined with others, got {kinds}")
+        if structure != structures[0] or len({len(part) for part in parts}) > 1:
+            shapes = [tuple(part.shape) for part in parts]
+            raise ValueError(
+                f"mini-batch {number} has tensors of shapes {shapes}; expected is what the first has, {structures[0]}, "
+                "with the samples in the first dimension of each tensor"
+            )
+    joined = [torch.cat(list(parts)) for parts in zip(*leaves, strict=True)]
+    return tree_unflatten(joined, structures[0]), [len(parts[0]) for parts in leaves]
+
+
+def run_in_one_pass(
+    parameters: Sequence[Tensor], sizes: Sequence[int], losses_of_samples: Callable[[], Tensor]
+) -> tuple[list[Tensor], list[AnyGradients]]:
+    """Return for each mini-batch its mean loss and its gradients; ``.grad`` must be empty, and stays so.
+
+    Args:
+        parameters: those of the model, in the order of the result; frozen ones have no gradient.
+        sizes: how many samples each mini-batch has. They follow one another in the first dimension of every tensor.
+        losses_of_samples: runs the forward pass for all of them, and returns one loss for each.
+    """
+    watch = _Watch(parameters, sizes)
+    with watch:
+        losses = losses_of_samples()
+        _check_losses(losses, sum(sizes))
+        means = [part.mean() for part in losses.split(list(sizes))]
+        torch.stack(means).sum().backward()  # the gradient of a sum is made of the gradients of its terms
+    _check_all_seen(parameters)
+    return [mean.detach() for mean in means], [watch.gradients(number) for number in range(len(sizes))]
+
+
+class _Watch(TorchFunctionMode):
+    """While active, keeps the gradients of parameters apart for each mini-batch."""
+
+    def __init__(self, parameters: Sequence[Tensor], sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.sizes = list(sizes)
+        self._parameters = parameters
+        self._positions = {id(parameter): position for position, parameter in enumerate(parameters)}
+        # Per mini-batch and parameter what came in, to be added up: a parameter may be used more than once.
+        self._parts: list[dict[int, list[Tensor | OuterProducts]]] = [{} for _ in sizes]
+        self._copies: dict[int, list[Tensor]] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if (special := _SPECIAL.get(func)) is not None and self._knows(args[1:2], kwargs):
+            return special(self, *args, **kwargs)
+        # Without parameters too, BatchNorm must not see more than a mini-batch.
+        if func in _IN_PARTS and args and (func is F.batch_norm or self._knows(args, kwargs)):
+            return self._run_in_parts(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def add(self, parameter: Tensor, gradients: Sequence[Tensor | OuterProducts]) -> None:
+        """Take in a parameter's gradients, one for each mini-batch."""
+        position = self._positions[id(parameter)]
+        for parts, gradient in zip(self._parts, gradients, strict=True):
+            # A mini-batch's share of a layer is little work: a call that does nothing counts.
+            parts.setdefault(position, []).append(
+                gradient if gradient.dtype == parameter.dtype else gradient.to(parameter.dtype)
+            )
+
+    def split(self, samples: Tensor) -> Sequence[Tensor]:
+        """Return the rows of each mini-batch."""
+        if len(samples) != sum(self.sizes):
+            raise ValueError(
+                f"a layer got an input of shape {tuple(samples.shape)}, but the group has {sum(self.sizes)} samples; "
+                "in one pass the first dimension must be the samples everywhere; step_over() has no such condition"
+            )
+        return samples.split(self.sizes)
+
+    def gradients(self, number: int) -> AnyGradients:
+        """Return the gradients of a mini-batch."""
+        for position, copies in self._copies.items():
+            if (gradient := copies[number].grad) is not None:
+                self._parts[number].setdefault(position, []).append(gradient)
+        return {position: _add_up(parts) for position, parts in sorted(self._parts[number].items())}
+
+    def _knows(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        return any(id(each) in self._positions for each in (*args, *kwargs.values()))
+
+    def _run_in_parts(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
+        samples, *others = args
+        outputs = [
+            func(
+                part,
+                *(self._copy(each, number) for each in others),
+                **{name: self._copy(each, number) for name, each in kwargs.items()},
+            )
+            for number, part in enumerate(self.split(samples))
+        ]
+        return torch.cat(outputs)
+
+    def _copy(self, argument: Any, number: int) -> Any:
+        """Return a trainable parameter under another name, whose gradient is that of one mini-batch alone."""
+        position = self._positions.get(id(argument))
+        if position is None or not argument.requires_grad:
+            return argument
+        if position not in self._copies:
+            self._copies[position] = [argument.detach().requires_grad_() for _ in self.sizes]
+        return self._copies[position][number]
+
+
+def _add_up(parts: Sequence[Tensor | OuterProducts]) -> Tensor | OuterProducts:
+    if len(parts) == 1:
+        return parts[0]
+    products = [part for part in parts if isinstance(part, OuterProducts)]
+    if len(products) == len(parts):
+        return OuterProducts.joined(products)
+    first, *others = (part.dense() if isinstance(part, OuterProducts) else part for part in parts)
+    return sum(others, start=first)
+
+
+def _linear(watch: _Watch, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's
+    watch.split(input)  # refuses what it cannot split
+    return _Linear.apply(_cast_like_autocast(input), weight, bias, watch)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, samples: Tensor, weight: Tensor, bias: Tensor | None, watch: _Watch) -> Tensor:
+        ctx.save_for_backward(samples, weight)
+        ctx.bias, ctx.watch = bias, watch
+        return F.linear(samples, weight.to(samples.dtype), None if bias is None else bias.to(samples.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *returned: Tensor) -> tuple[Tensor | None, None, None, None]:
+        samples, weight = ctx.saved_tensors
+        watch, (back,) = ctx.watch, returned
+        if ctx.needs_input_grad[1]:
+            # Detached: rows that are kept must not keep the graph, which keeps what they are kept in.
+            pairs = zip(watch.split(back), watch.split(samples.detach()), strict=True)
+            watch.add(weight, [_products(left.flatten(0, -2), right.flatten(0, -2), weight) for left, right in pairs])
+        if ctx.needs_input_grad[2]:
+            watch.add(ctx.bias, [part.flatten(0, -2).sum(0) for part in watch.split(back)])
+        return back @ weight.to(back.dtype) if ctx.needs_input_grad[0] else None, None, None, None
+
+
+def _products(left: Tensor, right: Tensor, weight: Tensor) -> Tensor | OuterProducts:
+    products = OuterProducts(left, right)
+    return products if OuterProducts.pays(len(left), weight.shape) else products.dense()
+
+
+def _convolution(
+    watch: _Watch,
+    input: Tensor,  # noqa: A002 - torch's name
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    num_axes = weight.dim() - 2
+    strides, dilations = _per_axis(stride, num_axes), _per_axis(dilation, num_axes)
+    if isinstance(padding, str):
+        input, padding = _pad(input, weight, padding, dilations)  # noqa: A001
+    watch.split(input)  # refuses what it cannot split
+    settings = (strides, _per_axis(padding, num_axes), dilations, False, [0] * num_axes, groups)
+    return _Convolution.apply(_cast_like_autocast(input), weight, bias, watch, settings)
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, weight: Tensor, bias: Tensor | None, watch: _Watch, settings: Any) -> Tensor:
+        ctx.save_for_backward(images, weight)
+        ctx.bias, ctx.watch, ctx.settings = bias, watch, settings
+        return torch.convolution(
+            images, weight.to(images.dtype), None if bias is None else bias.to(images.dtype), *settings
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *returned: Tensor) -> tuple[Tensor | None, None, None, None, None]:
+        images, weight = ctx.saved_tensors
+        watch, (back,) = ctx.watch, returned
+        for_images, for_weight, for_bias = ctx.needs_input_grad[:3]
+
+        pairs = zip(watch.split(back), watch.split(images), strict=True)
+        parts = [_convolve_back(*pair, weight, ctx.settings, [False, for_weight, for_bias]) for pair in pairs]
+        if for_weight:
+            watch.add(weight, [part[1] for part in parts])
+        if for_bias:
+            watch.add(ctx.bias, [part[2] for part in parts])
+        if not for_images:
+            return None, None, None, None, None
+        return _convolve_back(back, images, weight, ctx.settings, [True, False, False])[0], None, None, None, None
+
+
+def _convolve_back(
+    back: Tensor, images: Tensor, weight: Tensor, settings: tuple[Any, ...], wanted: list[bool]
+) -> Sequence[Tensor]:
+    """Return the gradients of images, weight and bias that are wanted."""
+    return torch.ops.aten.convolution_backward(back, images, weight.to(back.dtype), [len(weight)], *settings, wanted)
+
+
+_SPECIAL: Mapping[Callable[..., Any], Callable[..., Tensor]] = {
+    F.linear: _linear,
+    F.conv1d: _convolution,
+    F.conv2d: _convolution,
+    F.conv3d: _convolution,
+}
+
+
+def _per_axis(number: int | Sequence[int], num_axes: int) -> list[int]:
+    return [number] * num_axes if isinstance(number, int) else list(number) * (num_axes // len(number))
+
+
+def _pad(images: Tensor, weight: Tensor, padding: str, dilations: Sequence[int]) -> tuple[Tensor, int]:
+    """Pad as torch does for ``"same"`` and ``"valid"``."""
+    if padding == "valid":
+        return images, 0
+    totals = [step * (size - 1) for step, size in zip(dilations, weight.shape[2:], strict=True)]
+    sides = [side for total in reversed(totals) for side in (total // 2, total - total // 2)]
+    return F.pad(images, sides), 0
+
+
+def _cast_like_autocast(samples: Tensor) -> Tensor:
+    device = samples.device.type
+    return samples.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else samples
+
+
+def _check_losses(losses: Tensor, num_samples: int) -> None:
+    if not isinstance(losses, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"losses_of must return a tensor, got {type(losses).__name__}")
+    if losses.shape != (num_samples,):
+        raise ValueError(
+            f"losses_of must return one loss per sample, shape ({num_samples},), got {tuple(losses.shape)}; "
+            "build the criterion with reduction='none'"
+        )
+    if not losses.requires_grad:
+        raise ValueError(
+            "losses do not depend on any trainable parameter; was the forward pass run under no_grad(), were they "
+            "detached, or are all parameters frozen?"
+        )
+
+
+def _check_all_seen(parameters: Sequence[Tensor]) -> None:
+    for parameter in parameters:
+        if parameter.grad is not None:
+            raise NotImplementedError(
+                f"a parameter of shape {tuple(parameter.shape)} is used in a way that one pass cannot take apart: not "
+                "by a linear layer, convolution, embedding or normalisation of torch; use step_over() for this model"
+            )
