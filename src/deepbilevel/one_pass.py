@@ -74,9 +74,9 @@ def run_in_one_pass(
     watch = _Watch(parameters, sizes)
     with watch:
         losses = losses_of_samples()
-        _check_losses(losses, sum(sizes))
-        means = [part.mean() for part in losses.split(list(sizes))]
-        torch.stack(means).sum().backward()  # the gradient of a sum is made of the gradients of its terms
+    _check_losses(losses, sum(sizes))
+    means = [part.mean() for part in losses.split(list(sizes))]
+    torch.stack(means).sum().backward()  # the gradient of a sum is made of the gradients of its terms
     _check_all_seen(parameters)
     return [mean.detach() for mean in means], [watch.gradients(number) for number in range(len(sizes))]
 
@@ -121,6 +121,10 @@ class _Watch(TorchFunctionMode):
                 "in one pass the first dimension must be the samples everywhere; step_over() has no such condition"
             )
         return samples.split(self.sizes)
+
+    def rows(self, samples: Tensor) -> list[Tensor]:
+        """Return each mini-batch as a matrix: what a linear layer treats alike, it adds up alike."""
+        return [part.flatten(0, -2) for part in self.split(samples)]
 
     def gradients(self, number: int) -> AnyGradients:
         """Return the gradients of a mini-batch."""
@@ -182,16 +186,13 @@ class _Linear(torch.autograd.Function):
         watch, (back,) = ctx.watch, returned
         if ctx.needs_input_grad[1]:
             # Detached: rows that are kept must not keep the graph, which keeps what they are kept in.
-            pairs = zip(watch.split(back), watch.split(samples.detach()), strict=True)
-            watch.add(weight, [_products(left.flatten(0, -2), right.flatten(0, -2), weight) for left, right in pairs])
+            lefts, rights = watch.rows(back), watch.rows(samples.detach())
+            products = [OuterProducts(left, right) for left, right in zip(lefts, rights, strict=True)]
+            pays = OuterProducts.pays(max(map(len, lefts)), weight.shape)  # for all mini-batches or for none
+            watch.add(weight, products if pays else [each.dense() for each in products])
         if ctx.needs_input_grad[2]:
-            watch.add(ctx.bias, [part.flatten(0, -2).sum(0) for part in watch.split(back)])
+            watch.add(ctx.bias, [rows.sum(0) for rows in watch.rows(back)])
         return back @ weight.to(back.dtype) if ctx.needs_input_grad[0] else None, None, None, None
-
-
-def _products(left: Tensor, right: Tensor, weight: Tensor) -> Tensor | OuterProducts:
-    products = OuterProducts(left, right)
-    return products if OuterProducts.pays(len(left), weight.shape) else products.dense()
 
 
 def _convolution(
@@ -291,6 +292,7 @@ def _check_all_seen(parameters: Sequence[Tensor]) -> None:
     for parameter in parameters:
         if parameter.grad is not None:
             raise NotImplementedError(
-                f"a parameter of shape {tuple(parameter.shape)} is used in a way that one pass cannot take apart: not "
-                "by a linear layer, convolution, embedding or normalisation of torch; use step_over() for this model"
+                f"a parameter of shape {tuple(parameter.shape)} is used in a way that one pass cannot take apart: not by "
+                "a linear layer, convolution, embedding or normalisation of torch, or in activations that are computed "
+                "again; use step_over() for this model"
             )

@@ -1,0 +1,307 @@
+"""A group in one pass: the same as mini-batch by mini-batch, for every rule and every layer it knows; else refused."""
+
+import gc
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import CheckpointError, checkpoint
+
+from deepbilevel import Bilevel, CrossValidated
+from deepbilevel.bench.counting import LiveBytes
+from deepbilevel.gradients import multiply_out
+from deepbilevel.one_pass import run_in_one_pass
+from deepbilevel.outer_products import OuterProducts
+from tests.contracts.loop import every_step
+from tests.models import build, flat_grad, images
+
+K = 4
+
+
+def group_of(*shape, sizes=(3,) * K, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        (
+            torch.randn(size, *shape, generator=generator, dtype=torch.float64),
+            torch.randint(2, (size,), generator=generator),
+        )
+        for size in sizes
+    ]
+
+
+def in_two_ways(model, group, make=Bilevel, **settings):
+    """Return gradients and reports of both ways, from equal random numbers."""
+    criterion = settings.pop("criterion", lambda x, y, **how: F.cross_entropy(model(x), y, **how))
+    results = []
+    for at_once in (False, True):
+        model.zero_grad()
+        torch.manual_seed(1)
+        step = make(model, num_batches=len(group), **settings)
+        if at_once:
+            report = step.step_at_once(group, lambda batch: criterion(*batch, reduction="none"))
+        else:
+            report = step.step_over(group, lambda batch: criterion(*batch))
+        results.append((flat_grad(model), report))
+    return results
+
+
+def assert_same(model, group, **settings):
+    (gradient, report), (own_gradient, own_report) = in_two_ways(model, group, **settings)
+    torch.testing.assert_close(own_gradient, gradient, rtol=1e-9, atol=1e-12)
+    for name in vars(report):
+        torch.testing.assert_close(getattr(own_report, name), getattr(report, name), rtol=1e-9, atol=1e-12)
+    assert gradient.abs().max() > 0
+
+
+@every_step
+@pytest.mark.parametrize("name", ["CifarNet-like", "BatchNorm-like"])
+def test_every_rule_gives_the_same(make, name):
+    model = build(name).requires_grad_()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0  # one pass draws all masks at once: others than one after another
+    assert_same(model, [(x, torch.zeros_like(y)) for x, y in images(K)], make=make)  # all agree: no rule stands still
+
+
+LAYERS = {
+    "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 9), nn.Tanh(), nn.Linear(9, 2)),
+    "linear without bias": lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 30, bias=False), nn.Linear(30, 2)),
+    "linear over a sequence": lambda: nn.Sequential(nn.Flatten(2), nn.Linear(16, 5), nn.Flatten(), nn.Linear(15, 2)),
+    "convolution": lambda: nn.Sequential(nn.Conv2d(3, 5, 3, stride=2, padding=1), nn.Flatten(), nn.Linear(20, 2)),
+    "groups": lambda: nn.Sequential(nn.Conv2d(3, 6, (3, 1), groups=3, dilation=(1, 2)), nn.Flatten(), nn.Linear(48, 2)),
+    "same padding": lambda: nn.Sequential(nn.Conv2d(3, 4, (5, 3), padding="same"), nn.Flatten(), nn.Linear(64, 2)),
+    "valid padding": lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding="valid"), nn.Flatten(), nn.Linear(16, 2)),
+    "reflected padding": lambda: nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"), nn.Flatten(), nn.Linear(64, 2)
+    ),
+    "one axis": lambda: nn.Sequential(nn.Flatten(2), nn.Conv1d(3, 2, 5, bias=False), nn.Flatten(), nn.Linear(24, 2)),
+    "three axes": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 3)), nn.Conv3d(1, 2, 2, padding=(1, 0, 0)), nn.Flatten(), nn.Linear(72, 2)
+    ),
+    "transposed": lambda: nn.Sequential(nn.ConvTranspose2d(3, 2, 2), nn.Flatten(), nn.Linear(50, 2)),
+    "batch normalisation": lambda: nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.BatchNorm1d(48), nn.Linear(48, 2)),
+    "other normalisations": lambda: nn.Sequential(
+        nn.GroupNorm(3, 3), nn.LayerNorm([4, 4]), nn.InstanceNorm2d(3, affine=True), nn.Flatten(), nn.Linear(48, 2)
+    ),
+    "roots of squares, slopes": lambda: nn.Sequential(nn.RMSNorm(4), nn.PReLU(3), nn.Flatten(), nn.Linear(48, 2)),
+}
+
+
+@pytest.mark.parametrize("make_layers", LAYERS.values(), ids=LAYERS)
+def test_every_layer_it_knows_gives_the_same(make_layers):
+    assert_same(make_layers().double(), group_of(3, 4, 4))
+
+
+def test_words_are_looked_up():
+    model = nn.Sequential(nn.Embedding(11, 6), nn.Flatten(), nn.Linear(30, 2)).double()
+    assert_same(model, [(torch.randint(11, (3, 5)), torch.randint(2, (3,))) for _ in range(K)])
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (5, 7)])  # products that take less room than the matrix, and more
+def test_a_matrix_that_is_used_twice_gets_both_gradients(shape):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.matrix = nn.Linear(40, 40, bias=False)
+            self.head = nn.Linear(40, 2)
+
+        def forward(self, x):
+            return self.head(self.matrix(self.matrix(x.flatten(1)[:, :40]).tanh()))
+
+    assert_same(Tied().double(), group_of(8, 5, sizes=shape))
+
+
+def test_mini_batches_may_differ_in_size():
+    assert_same(
+        build("BatchNorm-like"), [(x[:size], y[:size]) for size, (x, y) in zip((2, 5, 3), images(3, 5), strict=True)]
+    )
+
+
+@pytest.mark.parametrize("frozen", ["0.weight", "0.bias", "1.weight", "3.weight", "3.bias"])
+def test_frozen_parameters_have_no_gradient(frozen):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2)).double()
+    model.get_parameter(frozen).requires_grad_(False)
+    assert_same(model, group_of(3, 4, 4))
+    assert model.get_parameter(frozen).grad is None
+
+
+def test_running_statistics_are_those_of_one_mini_batch_after_another():
+    group = group_of(3, 4, 4)
+    model, other = (
+        nn.Sequential(nn.BatchNorm2d(3, affine=False), nn.Flatten(), nn.Linear(48, 2)).double() for _ in range(2)
+    )
+    Bilevel(model, num_batches=K).step_at_once(group, cross_entropy_of(model))
+    Bilevel(other, num_batches=K).step_over(group, lambda batch: cross_entropy_of(other)(batch).mean())
+    for name in ("running_mean", "running_var"):
+        torch.testing.assert_close(getattr(model[0], name), getattr(other[0], name), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["diagonal", "exact"])
+@pytest.mark.parametrize("bad", [0, 2])
+def test_a_mini_batch_that_is_not_finite_spoils_no_other(bad, solver):
+    group = group_of(3, 4, 4)
+    group[bad][0][0, 0, 0, 0] = math.nan
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 30), nn.Linear(30, 2)).double()
+    (gradient, report), (own_gradient, own_report) = in_two_ways(model, group, solver=solver)
+    torch.testing.assert_close(own_gradient, gradient, rtol=1e-9, atol=1e-12)
+    assert own_report.finite.tolist() == report.finite.tolist() == [number != bad for number in range(K)]
+    assert own_gradient.isfinite().all()
+
+
+def test_autocast_gives_the_same_but_for_rounding():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 20), nn.ReLU(), nn.Linear(20, 2))
+    group = [(x.float(), y) for x, y in group_of(3, 4, 4)]
+
+    def criterion(x, y, **how):
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.cross_entropy(model(x), y, **how)
+
+    (gradient, _), (own_gradient, _) = in_two_ways(model, group, criterion=criterion)
+    assert own_gradient.dtype == torch.float32
+    assert (own_gradient - gradient).norm() < 0.05 * gradient.norm()
+    assert (own_gradient - gradient).norm() > 0  # it did run in the narrow type, which rounds in other places
+
+
+def test_dropout_is_drawn_for_every_sample():
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(48, 2)).double()
+    x, y = group_of(3, 4, 4)[0]
+    report = Bilevel(model, num_batches=2).step_at_once(
+        [(x, y), (x, y)], lambda batch: F.cross_entropy(model(batch[0]), batch[1], reduction="none")
+    )
+    assert report.losses[0] != report.losses[1]
+
+
+def test_small_matrices_are_multiplied_out_and_large_ones_are_not():
+    model = nn.Sequential(nn.Linear(40, 30), nn.Linear(30, 2))
+    x = torch.randn(2 * K, 40)
+    losses, gradients = run_in_one_pass(list(model.parameters()), [2] * K, lambda: model(x).sum(1))
+    assert [type(each) for each in gradients[0].values()] == [OuterProducts, torch.Tensor, torch.Tensor, torch.Tensor]
+    for number, part in enumerate(x.split(2)):
+        expected = torch.autograd.grad(model(part).sum(1).mean(), list(model.parameters()))
+        torch.testing.assert_close(list(multiply_out(gradients[number]).values()), list(expected))
+        torch.testing.assert_close(losses[number], model(part).sum(1).mean().detach())
+
+
+def test_nothing_of_a_group_is_left_behind():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 30), nn.Linear(30, 2))
+    model.double()
+    bilevel, group = Bilevel(model, num_batches=K), group_of(3, 4, 4)
+
+    def step():
+        bilevel.step_at_once(group, lambda b: F.cross_entropy(model(b[0]), b[1], reduction="none"))
+        model.zero_grad()
+
+    gc.collect()
+    gc.disable()  # what waits for the collector is memory that a step needs
+    try:
+        with LiveBytes() as memory:
+            step()
+            held = memory.live
+            step()
+            assert memory.live == held
+    finally:
+        gc.enable()
+
+
+def cross_entropy_of(model):
+    return lambda batch: F.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.head = nn.Parameter(torch.ones(48)), nn.Linear(48, 2)
+
+    def forward(self, x):
+        return self.head(x.flatten(1) * self.scale)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.GRU(16, 5, batch_first=True), nn.Linear(15, 2)
+
+    def forward(self, x):
+        return self.head(self.cell(x.flatten(2))[0].flatten(1))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.first, self.second, self.reentrant = nn.Linear(48, 20), nn.Linear(20, 2), reentrant
+
+    def forward(self, x):
+        return checkpoint(self.second, self.first(x.flatten(1)).tanh(), use_reentrant=self.reentrant)
+
+
+class TimeFirst(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x):
+        return self.head(x.flatten(2).transpose(0, 1)).mean(0)
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (Scaled(), NotImplementedError, r"parameter of shape \(48,\) is used in a way that one pass cannot take apart"),
+        (Recurrent(), NotImplementedError, r"parameter of shape \(15, 16\) is used in a way"),
+        (Checkpointed(True), NotImplementedError, r"or in activations that are computed again"),
+        (Checkpointed(False), CheckpointError, "Recomputed values"),
+        (TimeFirst(), ValueError, r"a layer got an input of shape \(3, 12, 16\), but the group has 12 samples"),
+    ],
+    ids=["elsewhere", "recurrent", "computed again", "computed again, torch tells", "time first"],
+)
+def test_what_cannot_be_taken_apart_is_refused_and_leaves_everything_as_it_was(model, error, message):
+    model.double()
+    bilevel, group = Bilevel(model, num_batches=K), group_of(3, 4, 4)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    with pytest.raises(error, match=message):
+        bilevel.step_at_once(group, cross_entropy_of(model))
+    assert bilevel.num_collected == 0
+    assert all((parameter.grad == 1).all() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("group", "losses_of", "error", "message"),
+    [
+        (group_of(3, 4, 4)[:3], None, ValueError, "group has 3 mini-batches, expected num_batches=4"),
+        (iter(group_of(3, 4, 4)[:3]), None, ValueError, "group ended after 3 mini-batches"),
+        ([(x, 1) for x, _ in group_of(3, 4, 4)], None, TypeError, r"mini-batch 0 must be made of tensors .*'int'"),
+        ([(x, y[:2]) for x, y in group_of(3, 4, 4)], None, ValueError, r"shapes \[\(3, 3, 4, 4\), \(2,\)\]"),
+        (group_of(3, 4, 4), lambda model: lambda b: F.cross_entropy(model(b[0]), b[1]), ValueError, "reduction='none'"),
+        (group_of(3, 4, 4), lambda model: lambda b: 1.0, TypeError, "losses_of must return a tensor, got float"),
+        (group_of(3, 4, 4), lambda model: lambda b: b[0].sum((1, 2, 3)), ValueError, "do not depend on any trainable"),
+    ],
+    ids=["too few", "ends", "no tensors", "uneven", "reduced", "a number", "constant"],
+)
+def test_wrong_usage_is_told(group, losses_of, error, message):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
+    with pytest.raises(error, match=message):
+        Bilevel(model, num_batches=K).step_at_once(group, (losses_of or cross_entropy_of)(model))
+
+
+def test_groups_that_have_begun_and_scalers_are_refused():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
+    group = group_of(3, 4, 4)
+    bilevel = Bilevel(model, num_batches=K)
+    bilevel.backward(cross_entropy_of(model)(group[0]).mean())
+    with pytest.raises(RuntimeError, match=r"step_at_once\(\) starts a new group, but 1 mini-batches"):
+        bilevel.step_at_once(group, cross_entropy_of(model))
+    scaled = CrossValidated(model, num_batches=K, scaler=torch.amp.GradScaler("cpu"))
+    with pytest.raises(NotImplementedError, match="does not work with a loss scaler"):
+        scaled.step_at_once(group, cross_entropy_of(model))
+
+
+def test_a_loaders_iterator_is_taken_from():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
+    batches = iter(group_of(3, 4, 4, sizes=(3,) * 2 * K))
+    bilevel = Bilevel(model, num_batches=K)
+    for _ in range(2):
+        bilevel.step_at_once(batches, cross_entropy_of(model))
+    assert next(batches, None) is None
