@@ -48,6 +48,21 @@ assert "torch" not in sys.modules
     assert "--seeds" in result.stdout
 
 
+def test_a_step_loads_little_beside_torch():
+    code = """
+import sys, torch
+before = set(sys.modules)
+from deepbilevel import Bilevel
+Bilevel(torch.nn.Linear(2, 2), num_batches=2)
+print(*(name for name in set(sys.modules) - before))
+"""
+    loaded = run(code).stdout.split()
+    assert "deepbilevel.step" in loaded
+    assert {name.split(".")[0] for name in loaded} - sys.stdlib_module_names == {"deepbilevel"}
+    of_many = ("averaged_groups", "same_model", "running_statistics", "sharded_group", "spread_group")
+    assert not {f"deepbilevel.sharing.{name}" for name in of_many} & set(loaded)
+
+
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_the_command_says_what_to_install_when_its_extra_is_missing(missing):
     result = run(f"import sys; sys.modules[{missing!r}] = None; from deepbilevel.cli import main; main()")

@@ -6,10 +6,11 @@ import sys
 import pytest
 import typer.main
 
-from deepbilevel.cli.app import app
+from deepbilevel.cli.app import ImportedLater, app
 
 
 def commands(command, words=()):
+    command = command.load() if isinstance(command, ImportedLater) else command
     yield words, command
     for name, inner in getattr(command, "commands", {}).items():
         yield from commands(inner, (*words, name))
@@ -52,6 +53,25 @@ for page in {pages}:
     result = CliRunner().invoke(app, page)
     assert result.exit_code == 0, result.output
 assert not {{"torch", "ray"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_list_of_commands_says_what_each_says_itself():
+    listed = typer.main.get_command(app).commands
+    first_lines = {name: COMMANDS[name,].help.splitlines()[0] for name in listed}
+    assert {name: command.help for name, command in listed.items()} == first_lines
+
+
+def test_the_list_of_commands_loads_none_of_them():
+    code = """
+import sys
+from typer.testing import CliRunner
+from deepbilevel.cli.app import app
+assert "predict" in CliRunner().invoke(app, ["--help"]).output
+ours = {name for name in sys.modules if name.startswith("deepbilevel")}
+assert ours == {"deepbilevel", "deepbilevel.cli", "deepbilevel.cli.app"}, ours
+assert "importlib.metadata" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

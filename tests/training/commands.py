@@ -13,6 +13,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         "deepbilevel.cli.app",
+        "deepbilevel.cli.train",
         "deepbilevel.cli.watching",
         "deepbilevel.training.run",
         "deepbilevel.training.spec_files",

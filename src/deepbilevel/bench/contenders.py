@@ -104,3 +104,7 @@ PEERS = (
     Contender("UPGrad, torchjd.autogram", "peer", peers.gramian_descent),
 )
 EVERYBODY = PLAIN + OURS + PEERS
+IN_LARGE_SETTINGS = tuple(
+    each for each in EVERYBODY if each.name in (SGD, ACCUMULATION, "bilevel", "gradient-agreement-filtering")
+)
+"""What the claims are about, and the one peer that comes close: a round of everybody may take minutes there."""

@@ -1,5 +1,6 @@
 """How long it takes until something happens: a help page, and the import of the package, in processes of their own."""
 
+import os
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ _PROGRAMS = {
 def measure_start_up(num_rounds: int) -> dict[str, dict[str, Spread]]:
     """Return for each program its seconds, and how many times longer it takes than to import torch."""
     reference = "import torch"
-    budget = Budget(seconds=float("inf"), min_rounds=num_rounds, max_rounds=num_rounds, warm_up_below=0.0)
+    budget = Budget(seconds=float("inf"), rounds=num_rounds, warm_up=False)
     updates: dict[str, Update] = {name: lambda code=code: _run(code) for name, code in _PROGRAMS.items()}
     # A person waits by the clock on the wall, and processor time is not that of another process.
     turns = take_turns(updates, budget, always=[reference], clock=time.perf_counter)
@@ -31,4 +32,6 @@ def measure_start_up(num_rounds: int) -> dict[str, dict[str, Spread]]:
 
 
 def _run(code: str) -> None:
-    subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=True)
+    # Who has installed the package has its byte code; from a checkout the first start leaves it behind, if it may.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=True, env=environment)

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from statistics import median, quantiles
 from textwrap import shorten
 
@@ -26,15 +25,13 @@ class Budget:
 
     Attributes:
         seconds: after which a contender takes part no more; slower ones so get fewer rounds, and one at the least.
-        min_rounds: which those get whatever it takes that the others are compared with.
-        max_rounds: after which nothing new is learned.
-        warm_up_below: a longer update than this needs no round that warms up: what a first time costs is lost in it.
+        rounds: how many there are; those that the claims are about take part in all of them, whatever it takes.
+        warm_up: whether a round that does not count comes first. In long updates what a first time costs is lost.
     """
 
     seconds: float
-    min_rounds: int = 3
-    max_rounds: int = 50
-    warm_up_below: float = 2.0
+    rounds: int
+    warm_up: bool = True
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def take_turns(
     always: Sequence[str],
     clock: Clock = time.process_time,
 ) -> Turns:
-    """Let everyone make an update in turn until all budgets are spent.
+    """Let everyone make an update in turn, round after round, as long as its seconds last.
 
     Args:
         updates: by name.
@@ -97,11 +94,9 @@ def take_turns(
     names = list(updates)
 
     def has_a_turn(name: str, number: int) -> bool:
-        if name in turns.failures or number >= budget.max_rounds:
+        if name in turns.failures:
             return False
-        if number < (budget.min_rounds if name in always else 1):
-            return True
-        return sum(turns.seconds[name].values()) < budget.seconds
+        return name in always or number == 0 or sum(turns.seconds[name].values()) < budget.seconds
 
     def take_turn(name: str) -> float:
         start = clock()
@@ -116,20 +111,18 @@ def take_turns(
         return took
 
     with _undisturbed():
-        if take_turn(always[0]) < budget.warm_up_below:
+        if budget.warm_up:
             for name in names:
                 take_turn(name)
-        for number in count():
-            if not any(has_a_turn(name, number) for name in names):
-                return turns
+        for number in range(budget.rounds):
             # Whoever comes first finds the caches as the last one left them, so each comes first in turn.
             first = number % len(names)
             for name in names[first:] + names[:first]:
-                if name in always or has_a_turn(name, number):
+                if has_a_turn(name, number):
                     took = take_turn(name)
                     if name not in turns.failures:
                         turns.seconds[name][number] = took
-    raise AssertionError  # count() has no end
+    return turns
 
 
 def reason(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepbilevel.cli.export import export
 from deepbilevel.cli.messages import errors_as_messages
 
 if TYPE_CHECKING:
@@ -124,6 +125,9 @@ def compare(
     else:
         _print_comparison(sound, keys, rows)
         _print_summaries([key for key in keys if key != "seed"], summarize_seeds(sound))
+
+
+runs.command()(export)
 
 
 def _brief(entry: "RunEntry") -> dict[str, Any]:

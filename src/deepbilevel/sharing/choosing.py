@@ -7,11 +7,10 @@ from torch import Tensor, nn
 
 from deepbilevel.choice import choose
 from deepbilevel.distributed import ProcessGroupChoice, Shards, find_ranks, find_shards
-from deepbilevel.sharing.averaged_groups import AveragedGroups
-from deepbilevel.sharing.sharded_group import ShardedGroup
-from deepbilevel.sharing.spread_group import SpreadGroup
 from deepbilevel.sharing.spreading import Spread
 from deepbilevel.sharing.whole_group import WholeGroup
+
+# The ways of several processes are imported by who takes them: most steps work alone.
 
 
 def share_group(
@@ -43,12 +42,18 @@ def share_group(
             "a step of several processes needs the model itself as model_or_parameters, to keep its BatchNorm "
             "statistics equal; pass it, or process_group=False to keep the group in one process"
         )
-    return (AveragedGroups if spread == "groups" else SpreadGroup)(ranks, model, parameters)
+    if spread == "groups":
+        from deepbilevel.sharing.averaged_groups import AveragedGroups
+
+        return AveragedGroups(ranks, model, parameters)
+    from deepbilevel.sharing.spread_group import SpreadGroup
+
+    return SpreadGroup(ranks, model, parameters)
 
 
 def _share_shards(
     shards: Shards, process_group: ProcessGroupChoice, spread: Spread | None, parameters: Sequence[Tensor]
-) -> ShardedGroup:
+) -> WholeGroup:
     if process_group is not None:
         raise ValueError(
             f"process_group={process_group!r} does not fit parameters that are sharded by fully_shard: the processes "
@@ -59,4 +64,6 @@ def _share_shards(
             f"spread={spread!r} does not fit parameters that are sharded by fully_shard: every process runs its share "
             "of the images of each mini-batch; leave spread out here, and give spread='images' to MatchedGroups"
         )
+    from deepbilevel.sharing.sharded_group import ShardedGroup
+
     return ShardedGroup(shards, parameters)
