@@ -292,7 +292,7 @@ def _check_all_seen(parameters: Sequence[Tensor]) -> None:
     for parameter in parameters:
         if parameter.grad is not None:
             raise NotImplementedError(
-                f"a parameter of shape {tuple(parameter.shape)} is used in a way that one pass cannot take apart: not by "
-                "a linear layer, convolution, embedding or normalisation of torch, or in activations that are computed "
-                "again; use step_over() for this model"
+                f"a parameter of shape {tuple(parameter.shape)} is used in a way that one pass cannot take apart: "
+                "not by a linear layer, convolution, embedding or normalisation of torch, or in activations that are "
+                "computed again; use step_over() for this model"
             )
