@@ -24,8 +24,6 @@ bench: $(INSTALLED)  ## how fast, side by side with what it replaces, a quarter 
 	@# One of them asks for torchvision and never imports it; beside some builds of torch it breaks whoever does.
 	$(BIN)/python -m pip uninstall --quiet --yes torchvision
 	$(BIN)/deepbilevel bench --json bench.json
-	$(BIN)/python benchmarks/response_norm.py
-	$(BIN)/python benchmarks/augmentation.py
 
 format: $(INSTALLED)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

@@ -45,6 +45,7 @@ def test_costs_are_told_per_image_in_microseconds():
         "SGD, one batch",
         "gradient accumulation",
         "bilevel",
+        "bilevel, at once",
         "cross-validated",
     }
     found = growth.points[1].microseconds["bilevel"]

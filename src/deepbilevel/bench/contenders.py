@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from torch import Tensor
 from torch.nn import functional as F
 
 from deepbilevel.bench import peers
-from deepbilevel.bench.work import Update, Work, optimizer_of, pooled
+from deepbilevel.bench.work import Batch, Update, Work, optimizer_of, pooled
 from deepbilevel.cross_validated import CrossValidated
 from deepbilevel.group_step import GroupStep
 from deepbilevel.step import Bilevel
@@ -18,6 +19,8 @@ from deepbilevel.step import Bilevel
 Kind = Literal["plain", "ours", "peer"]
 SGD = "SGD, one batch"
 ACCUMULATION = "gradient accumulation"
+BILEVEL = "bilevel"
+AT_ONCE = "bilevel, at once"
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,32 @@ def ours(rule: Callable[..., GroupStep[Any]], **settings: Any) -> Callable[[Work
     return prepare
 
 
+def ours_at_once(rule: Callable[..., GroupStep[Any]]) -> Callable[[Work], Update]:
+    """Return what prepares an update by one of our rules, in one pass over all mini-batches."""
+
+    def prepare(work: Work) -> Update:
+        network = work.network()
+        optimizer = optimizer_of(network)
+        step = rule(network, num_batches=work.num_batches)
+
+        def losses_of(batch: Batch) -> Tensor:
+            images, labels = batch
+            return F.cross_entropy(network(images), labels, reduction="none")
+
+        def update() -> None:
+            step.step_at_once(work.batches, losses_of)
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return update
+
+    return prepare
+
+
 PLAIN = (Contender(SGD, "plain", sgd), Contender(ACCUMULATION, "plain", accumulation))
 OURS = (
-    Contender("bilevel", "ours", ours(Bilevel)),
+    Contender(BILEVEL, "ours", ours(Bilevel)),
+    Contender(AT_ONCE, "ours", ours_at_once(Bilevel)),
     Contender("bilevel, exact", "ours", ours(Bilevel, solver="exact")),
     Contender("bilevel, per layer", "ours", ours(Bilevel, per_layer=True)),
     Contender("bilevel, k-fold", "ours", ours(Bilevel, validation="k-fold")),
@@ -104,7 +130,5 @@ PEERS = (
     Contender("UPGrad, torchjd.autogram", "peer", peers.gramian_descent),
 )
 EVERYBODY = PLAIN + OURS + PEERS
-IN_LARGE_SETTINGS = tuple(
-    each for each in EVERYBODY if each.name in (SGD, ACCUMULATION, "bilevel", "gradient-agreement-filtering")
-)
-"""What the claims are about, and the one peer that comes close: a round of everybody may take minutes there."""
+CLAIMED = (SGD, ACCUMULATION, BILEVEL, AT_ONCE)
+"""Whom the claims are about."""

@@ -14,13 +14,11 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from deepbilevel.bench.contenders import ACCUMULATION, EVERYBODY, SGD, Contender
+from deepbilevel.bench.contenders import CLAIMED, EVERYBODY, Contender
 from deepbilevel.bench.timing import Spread
 from deepbilevel.bench.work import Setting, Work
 
-COMPARED: tuple[Contender, ...] = tuple(
-    each for each in EVERYBODY if each.name in (SGD, ACCUMULATION, "bilevel", "cross-validated")
-)
+COMPARED: tuple[Contender, ...] = tuple(each for each in EVERYBODY if each.name in (*CLAIMED, "cross-validated"))
 _MATRIX = 768  # large enough for the full rate, small enough for a fraction of a second
 _REPEATED = 5
 

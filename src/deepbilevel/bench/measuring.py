@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from deepbilevel import __version__
-from deepbilevel.bench.contenders import ACCUMULATION, EVERYBODY, IN_LARGE_SETTINGS, SGD, Contender
+from deepbilevel.bench.contenders import ACCUMULATION, CLAIMED, EVERYBODY, SGD, Contender
 from deepbilevel.bench.growth import AXES, BY_NUMBER, Axis, Growth, measure_growth
 from deepbilevel.bench.memory import peaks_in_models
 from deepbilevel.bench.start_up import measure_start_up
@@ -23,18 +23,7 @@ from deepbilevel.bench.work import Setting, Work
 from deepbilevel.training.memory import keep_freed_memory
 from deepbilevel.training.run import Listener
 
-_CLAIMED = (SGD, ACCUMULATION, "bilevel")
-
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Where one update is timed, for how long, and whose."""
-
-    setting: Setting
-    budget: Budget
-    contenders: tuple[Contender, ...] = EVERYBODY
 
 
 @dataclass(frozen=True)
@@ -42,7 +31,7 @@ class Plan:
     """What to measure.
 
     Attributes:
-        updates: comparisons of one update.
+        updates: settings in which one update is timed, and for how long.
         memory: settings in which memory is counted.
         growth: along which axes cost is followed, and for how long each contender is timed at a point.
         num_images: of the training run.
@@ -50,7 +39,7 @@ class Plan:
         starts: how often each program is started.
     """
 
-    updates: tuple[Comparison, ...]
+    updates: tuple[tuple[Setting, Budget], ...]
     memory: tuple[Setting, ...]
     growth: tuple[tuple[Axis, ...], Budget]
     num_images: int
@@ -60,24 +49,24 @@ class Plan:
 
 FULL = Plan(
     updates=(
-        Comparison(Setting("cifarnet", 8, 8), Budget(seconds=1.2, rounds=18)),
-        Comparison(Setting("cifarnet", 8, 16), Budget(seconds=1.6, rounds=12)),
-        Comparison(Setting("cifarnet", 8, 64), Budget(seconds=6.0, rounds=9, warm_up=False), IN_LARGE_SETTINGS),
-        Comparison(Setting("inception", 8, 8), Budget(seconds=3.0, rounds=9, warm_up=False)),
-        Comparison(Setting("inception", 8, 16), Budget(seconds=6.0, rounds=9, warm_up=False), IN_LARGE_SETTINGS),
-        Comparison(Setting("inception", 8, 64), Budget(seconds=1.0, rounds=5, warm_up=False), IN_LARGE_SETTINGS),
-        Comparison(Setting("preact_resnet18", 8, 16), Budget(seconds=1.0, rounds=3, warm_up=False), IN_LARGE_SETTINGS),
+        (Setting("cifarnet", 8, 8), Budget(seconds=1.2, rounds=14)),
+        (Setting("cifarnet", 8, 16), Budget(seconds=1.6, rounds=10)),
+        # From here on a round takes up to minutes, so that most contenders have one.
+        (Setting("cifarnet", 8, 64), Budget(seconds=1.0, rounds=6, warm_up=False)),
+        (Setting("inception", 8, 8), Budget(seconds=1.0, rounds=7, warm_up=False)),
+        (Setting("inception", 8, 16), Budget(seconds=1.0, rounds=5, warm_up=False)),
+        (Setting("inception", 8, 64), Budget(seconds=1.0, rounds=3, warm_up=False)),
+        (Setting("preact_resnet18", 8, 16), Budget(seconds=1.0, rounds=2, warm_up=False)),
     ),
     memory=tuple(Setting("cifarnet", k, 16) for k in (2, 8, 32)),
     growth=(AXES, Budget(seconds=0.5, rounds=3, warm_up=False)),
-    num_images=8_192,
+    num_images=4_096,
     epochs=2,
     starts=5,
 )
 QUICK = Plan(
     updates=tuple(
-        Comparison(setting, Budget(seconds=0.1, rounds=5))
-        for setting in (Setting("digit_cnn", 4, 4), Setting("cifarnet", 2, 2))
+        (setting, Budget(seconds=0.1, rounds=5)) for setting in (Setting("digit_cnn", 4, 4), Setting("cifarnet", 2, 2))
     ),
     memory=tuple(Setting("digit_cnn", k, 4) for k in (2, 8, 32)),
     growth=((Axis(BY_NUMBER, (Setting("digit_cnn", 2, 4), Setting("digit_cnn", 4, 4))),), Budget(0.1, rounds=5)),
@@ -149,9 +138,9 @@ def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Recor
     keep_freed_memory()  # as the commands that train do
     record = Record(machine=_machine())
     try:
-        for each in plan.updates:
-            tell(f"one update: {each.setting}")
-            record.updates[str(each.setting)] = compare_updates(each)
+        for setting, budget in plan.updates:
+            tell(f"one update: {setting}")
+            record.updates[str(setting)] = compare_updates(setting, budget)
             keep(record)
         for setting in plan.memory:
             tell(f"memory: {setting}")
@@ -171,24 +160,24 @@ def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Recor
     return record
 
 
-def compare_updates(comparison: Comparison) -> list[Row]:
+def compare_updates(setting: Setting, budget: Budget, contenders: Sequence[Contender] = EVERYBODY) -> list[Row]:
     """Time one update of every contender, in turn."""
-    work = Work.of(comparison.setting)
+    work = Work.of(setting)
     updates: dict[str, Update] = {}
     failures: dict[str, str] = {}
-    for contender in comparison.contenders:
+    for contender in contenders:
         try:
             updates[contender.name] = contender.prepare(work)
         except Exception as error:
             if contender.kind != "peer":
                 raise
             failures[contender.name] = reason(error)
-    turns = take_turns(updates, comparison.budget, always=[name for name in _CLAIMED if name in updates])
-    return [_row(each, turns, failures | turns.failures) for each in comparison.contenders]
+    turns = take_turns(updates, budget, always=[name for name in CLAIMED if name in updates])
+    return [_row(each, turns, failures | turns.failures) for each in contenders]
 
 
 def _seconds(setting: Setting, contenders: Sequence[Contender], budget: Budget) -> dict[str, Spread]:
-    rows = compare_updates(Comparison(setting, budget, tuple(contenders)))
+    rows = compare_updates(setting, budget, contenders)
     return {row.name: row.seconds for row in rows if row.seconds is not None}
 
 

@@ -4,7 +4,17 @@ The optimizer's momentum, gradients and activations are all in it. Only what ope
 figures are the same on every machine.
 """
 
-from deepbilevel.bench.contenders import ACCUMULATION, SGD, accumulation, ours, sgd, sgd_on_one
+from deepbilevel.bench.contenders import (
+    ACCUMULATION,
+    AT_ONCE,
+    BILEVEL,
+    SGD,
+    accumulation,
+    ours,
+    ours_at_once,
+    sgd,
+    sgd_on_one,
+)
 from deepbilevel.bench.counting import LiveBytes
 from deepbilevel.bench.work import Setting, Work
 from deepbilevel.cross_validated import CrossValidated
@@ -15,7 +25,8 @@ CONTENDERS = {
     ONE_MINI_BATCH: sgd_on_one,
     SGD: sgd,
     ACCUMULATION: accumulation,
-    "bilevel": ours(Bilevel),
+    BILEVEL: ours(Bilevel),
+    AT_ONCE: ours_at_once(Bilevel),
     "cross-validated": ours(CrossValidated),
     "bilevel, exact": ours(Bilevel, solver="exact"),
 }
