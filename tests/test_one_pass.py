@@ -65,6 +65,16 @@ def test_every_rule_gives_the_same(make, name):
     assert_same(model, [(x, torch.zeros_like(y)) for x, y in images(K)], make=make)  # all agree: no rule stands still
 
 
+class ChannelsLast(nn.Module):
+    def forward(self, x):
+        return x.contiguous(memory_format=torch.channels_last)
+
+
+def pixelwise(convolution, num_features):
+    """Return layers in which pixels are rows, on the way back too: pooling keeps its input's order."""
+    return nn.Sequential(ChannelsLast(), convolution, nn.MaxPool2d(1), nn.Flatten(), nn.Linear(num_features, 2))
+
+
 LAYERS = {
     "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 9), nn.Tanh(), nn.Linear(9, 2)),
     "linear without bias": lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 30, bias=False), nn.Linear(30, 2)),
@@ -76,6 +86,11 @@ LAYERS = {
     "reflected padding": lambda: nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"), nn.Flatten(), nn.Linear(64, 2)
     ),
+    "pixel by pixel": lambda: pixelwise(nn.Conv2d(3, 5, 1), 80),
+    "pixel by pixel, strided": lambda: pixelwise(nn.Conv2d(3, 5, 1, stride=2, bias=False), 20),
+    "pixel by pixel, padded": lambda: pixelwise(nn.Conv2d(3, 5, 1, padding=1), 180),
+    "not pixel by pixel": lambda: pixelwise(nn.Conv2d(3, 5, 3), 20),
+    "pixel by pixel, in groups": lambda: pixelwise(nn.Conv2d(3, 6, 1, groups=3), 96),
     "one axis": lambda: nn.Sequential(nn.Flatten(2), nn.Conv1d(3, 2, 5, bias=False), nn.Flatten(), nn.Linear(24, 2)),
     "three axes": lambda: nn.Sequential(
         nn.Unflatten(1, (1, 3)), nn.Conv3d(1, 2, 2, padding=(1, 0, 0)), nn.Flatten(), nn.Linear(72, 2)

@@ -230,7 +230,12 @@ class _Convolution(torch.autograd.Function):
         for_images, for_weight, for_bias = ctx.needs_input_grad[:3]
 
         pairs = zip(watch.split(back), watch.split(images), strict=True)
-        parts = [_convolve_back(*pair, weight, ctx.settings, [False, for_weight, for_bias]) for pair in pairs]
+        if _is_linear(weight, ctx.settings) and _pixels(back).is_contiguous():
+            # For few images, and where pixels are rows already, products are much faster.
+            rows = [(_pixels(left).flatten(0, -2), _pixels(right).flatten(0, -2)) for left, right in pairs]
+            parts = [(None, (left.T @ right).view_as(weight), left.sum(0)) for left, right in rows]
+        else:
+            parts = [_convolve_back(*pair, weight, ctx.settings, [False, for_weight, for_bias]) for pair in pairs]
         if for_weight:
             watch.add(weight, [part[1] for part in parts])
         if for_bias:
@@ -238,6 +243,16 @@ class _Convolution(torch.autograd.Function):
         if not for_images:
             return None, None, None, None, None
         return _convolve_back(back, images, weight, ctx.settings, [True, False, False])[0], None, None, None, None
+
+
+def _is_linear(weight: Tensor, settings: tuple[Any, ...]) -> bool:
+    """Whether a convolution treats each pixel on its own, as a linear layer would."""
+    strides, paddings, *_, groups = settings
+    return weight.shape[2:].numel() == 1 and set(strides) == {1} and not any(paddings) and groups == 1
+
+
+def _pixels(images: Tensor) -> Tensor:
+    return images.movedim(1, -1)
 
 
 def _convolve_back(
