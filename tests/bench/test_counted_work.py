@@ -28,6 +28,9 @@ RULES = {
 }
 
 
+AT_ONCE = "bilevel, at once"
+
+
 class Group:
     """A small network, the mini-batches of a group, and what becomes of the gradients."""
 
@@ -59,6 +62,12 @@ class Group:
         rule.fill()
         self.network.zero_grad()
 
+    def weighed_at_once(self, rule):
+        rule.step_at_once(
+            self.batches, lambda batch: F.cross_entropy(self.network(batch[0]), batch[1], reduction="none")
+        )
+        self.network.zero_grad()
+
     def beyond_the_passes(self, update):
         update()  # the steady state begins with the second group
         work = count_work(update) - count_work(self.dropped)
@@ -73,12 +82,15 @@ def count(name):
     group = Group()
     if name == "gradient accumulation":
         return group.beyond_the_passes(group.accumulated)
+    if name == AT_ONCE:
+        at_once = Bilevel(group.network, num_batches=NUM_BATCHES)
+        return group.beyond_the_passes(lambda: group.weighed_at_once(at_once))
     rule, settings = RULES[name]
     step = rule(group.network, num_batches=NUM_BATCHES, **settings)
     return group.beyond_the_passes(lambda: group.weighed(step))
 
 
-NAMES = ["gradient accumulation", *RULES]
+NAMES = ["gradient accumulation", *RULES, AT_ONCE]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -103,6 +115,12 @@ def test_the_bilevel_rule_needs_six_passes_per_training_gradient():
     first_of_the_sum = 2 - 3  # is scaled where it is, and not added to anything
     end = 2 + 2  # divided, and cleared of what is not finite
     assert sizes == pytest.approx(1 + 6 * (NUM_BATCHES - 1) + first_of_the_sum + end, abs=0.2)
+
+
+def test_in_one_pass_bilevel_does_less_than_the_passes_of_its_mini_batches_alone():
+    work = count(AT_ONCE)
+    assert work["model sizes read and written"] < 0
+    assert work["model sizes allocated"] < 0
 
 
 def test_an_additional_pass_is_noticed():

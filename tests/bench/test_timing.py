@@ -48,9 +48,10 @@ def test_everyone_comes_first_in_turn_after_a_round_that_warms_up():
     assert "".join(name[-1] for name in log) == "eab" + "eab" + "abe" + "bea"
 
 
-def test_without_a_warm_up_every_update_counts():
-    _, log = turns_of({"base": 3, "a": 1}, Budget(0.0, rounds=1, warm_up=False))
-    assert log == ["base", "a"]
+def test_where_updates_are_long_only_the_base_warms_up():
+    turns, log = turns_of({"a": 1, "base": 3}, Budget(0.0, rounds=1, warm_up=False))
+    assert log == ["base", "a", "base"]
+    assert turns.seconds == {"a": {0: 1.0}, "base": {0: 3.0}}
 
 
 def test_who_fails_at_first_or_later_is_reported_with_the_reason():

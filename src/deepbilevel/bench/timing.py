@@ -26,7 +26,8 @@ class Budget:
     Attributes:
         seconds: after which a contender takes part no more; slower ones so get fewer rounds, and one at the least.
         rounds: how many there are; those that the claims are about take part in all of them, whatever it takes.
-        warm_up: whether a round that does not count comes first. In long updates what a first time costs is lost.
+        warm_up: whether a round that does not count comes first. Where updates are long, the first one to be compared
+            with warms up alone: memory that is touched for the first time would be on its bill.
     """
 
     seconds: float
@@ -111,9 +112,8 @@ def take_turns(
         return took
 
     with _undisturbed():
-        if budget.warm_up:
-            for name in names:
-                take_turn(name)
+        for name in names if budget.warm_up else always[:1]:
+            take_turn(name)
         for number in range(budget.rounds):
             # Whoever comes first finds the caches as the last one left them, so each comes first in turn.
             first = number % len(names)
