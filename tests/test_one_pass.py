@@ -142,6 +142,20 @@ def test_frozen_parameters_have_no_gradient(frozen):
     assert model.get_parameter(frozen).grad is None
 
 
+@pytest.mark.parametrize("names", [["0.bias", "2.bias"], ["0.weight", "2.weight"], ["2.bias", "0.weight"]])
+def test_some_parameters_alone_may_be_trained(names):
+    model, group = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2)).double(), group_of(3, 4, 4)
+    parameters, gradients = [model.get_parameter(name) for name in names], []
+    for at_once in (False, True):
+        step = Bilevel(parameters, num_batches=K)
+        if at_once:
+            step.step_at_once(group, cross_entropy_of(model))
+        else:
+            step.step_over(group, lambda batch: cross_entropy_of(model)(batch).mean())
+        gradients.append([parameter.grad for parameter in parameters])
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-9, atol=1e-12)
+
+
 def test_running_statistics_are_those_of_one_mini_batch_after_another():
     group = group_of(3, 4, 4)
     model, other = (

@@ -97,7 +97,7 @@ class _Watch(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if (special := _SPECIAL.get(func)) is not None and self._knows(args[1:2], kwargs):
+        if (special := _SPECIAL.get(func)) is not None and self._knows(args[1:3], kwargs):
             return special(self, *args, **kwargs)
         # Without parameters too, BatchNorm must not see more than a mini-batch.
         if func in _IN_PARTS and args and (func is F.batch_norm or self._knows(args, kwargs)):
@@ -105,8 +105,10 @@ class _Watch(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def add(self, parameter: Tensor, gradients: Sequence[Tensor | OuterProducts]) -> None:
-        """Take in a parameter's gradients, one for each mini-batch."""
-        position = self._positions[id(parameter)]
+        """Take in a parameter's gradients, one for each mini-batch; of others nobody asks for any."""
+        position = self._positions.get(id(parameter))
+        if position is None:
+            return
         for parts, gradient in zip(self._parts, gradients, strict=True):
             # A mini-batch's share of a layer is little work: a call that does nothing counts.
             parts.setdefault(position, []).append(
