@@ -1,0 +1,99 @@
+"""What one pass refuses: with the reason, and leaving everything as it was."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import CheckpointError, checkpoint
+
+from deepbilevel import Bilevel, CrossValidated
+from tests.test_one_pass import K, cross_entropy_of, group_of
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.head = nn.Parameter(torch.ones(48)), nn.Linear(48, 2)
+
+    def forward(self, x):
+        return self.head(x.flatten(1) * self.scale)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.GRU(16, 5, batch_first=True), nn.Linear(15, 2)
+
+    def forward(self, x):
+        return self.head(self.cell(x.flatten(2))[0].flatten(1))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.first, self.second, self.reentrant = nn.Linear(48, 20), nn.Linear(20, 2), reentrant
+
+    def forward(self, x):
+        return checkpoint(self.second, self.first(x.flatten(1)).tanh(), use_reentrant=self.reentrant)
+
+
+class TimeFirst(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x):
+        return self.head(x.flatten(2).transpose(0, 1)).mean(0)
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (Scaled(), NotImplementedError, r"parameter of shape \(48,\) is used in a way that one pass cannot take apart"),
+        (Recurrent(), NotImplementedError, r"parameter of shape \(15, 16\) is used in a way"),
+        (Checkpointed(True), NotImplementedError, r"or in activations that are computed again"),
+        (Checkpointed(False), CheckpointError, "Recomputed values"),
+        (TimeFirst(), ValueError, r"a layer got an input of shape \(3, 12, 16\), but the group has 12 samples"),
+    ],
+    ids=["elsewhere", "recurrent", "computed again", "computed again, torch tells", "time first"],
+)
+def test_what_cannot_be_taken_apart_is_refused_and_leaves_everything_as_it_was(model, error, message):
+    model.double()
+    bilevel, group = Bilevel(model, num_batches=K), group_of(3, 4, 4)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    with pytest.raises(error, match=message):
+        bilevel.step_at_once(group, cross_entropy_of(model))
+    assert bilevel.num_collected == 0
+    assert all((parameter.grad == 1).all() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("group", "losses_of", "error", "message"),
+    [
+        (group_of(3, 4, 4)[:3], None, ValueError, "group has 3 mini-batches, expected num_batches=4"),
+        (iter(group_of(3, 4, 4)[:3]), None, ValueError, "group ended after 3 mini-batches"),
+        ([(x, 1) for x, _ in group_of(3, 4, 4)], None, TypeError, r"mini-batch 0 must be made of tensors .*'int'"),
+        ([(x, y[:2]) for x, y in group_of(3, 4, 4)], None, ValueError, r"shapes \[\(3, 3, 4, 4\), \(2,\)\]"),
+        (group_of(3, 4, 4), lambda model: lambda b: F.cross_entropy(model(b[0]), b[1]), ValueError, "reduction='none'"),
+        (group_of(3, 4, 4), lambda model: lambda b: 1.0, TypeError, "losses_of must return a tensor, got float"),
+        (group_of(3, 4, 4), lambda model: lambda b: b[0].sum((1, 2, 3)), ValueError, "do not depend on any trainable"),
+    ],
+    ids=["too few", "ends", "no tensors", "uneven", "reduced", "a number", "constant"],
+)
+def test_wrong_usage_is_told(group, losses_of, error, message):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
+    with pytest.raises(error, match=message):
+        Bilevel(model, num_batches=K).step_at_once(group, (losses_of or cross_entropy_of)(model))
+
+
+def test_groups_that_have_begun_and_scalers_are_refused():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
+    group = group_of(3, 4, 4)
+    bilevel = Bilevel(model, num_batches=K)
+    bilevel.backward(cross_entropy_of(model)(group[0]).mean())
+    with pytest.raises(RuntimeError, match=r"step_at_once\(\) starts a new group, but 1 mini-batches"):
+        bilevel.step_at_once(group, cross_entropy_of(model))
+    scaled = CrossValidated(model, num_batches=K, scaler=torch.amp.GradScaler("cpu"))
+    with pytest.raises(NotImplementedError, match="does not work with a loss scaler"):
+        scaled.step_at_once(group, cross_entropy_of(model))
