@@ -110,9 +110,21 @@ def test_a_wrapped_model_sends_nothing_more(two):
 def refusal(make, **arguments):
     try:
         make(**arguments)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, NotImplementedError) as error:
         return str(error)
     return None
+
+
+def step_at_once(spread):
+    model = make_model("BatchNorm-like")
+    batches = group(4, 0, "BatchNorm-like", torch.float64)
+    Bilevel(model, num_batches=4, spread=spread).step_at_once(batches, lambda batch: model(batch[0]).sum(1))
+
+
+@pytest.mark.parametrize("spread", ["batches", "groups"])
+def test_one_pass_is_for_one_process(two, spread):
+    for said in two.run(refusal, make=step_at_once, spread=spread):
+        assert "step_at_once() does not work with other processes" in said
 
 
 def build_rule(rule, k=4, bare=False, layer=None):
