@@ -140,7 +140,7 @@ COMPACT = Scale(
     # ResNet-50 6. So every run is of 10 minutes to an hour.
     reductions=MappingProxyType(
         {
-            "cifarnet": Reduction(5_000, 2_000, epochs=0.3, evaluate_every=4),
+            "cifarnet": Reduction(5_000, 2_000, epochs=0.2, evaluate_every=4),
             "inception": Reduction(2_000, 1_000, epochs=0.15, evaluate_every=5),
             "preact_resnet18": Reduction(2_000, 1_000, epochs=0.1, evaluate_every=5),
             "imagenet": Reduction(10_000, 2_000, epochs=0.1, evaluate_every=3),

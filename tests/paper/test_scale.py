@@ -67,7 +67,7 @@ def test_compact_is_part_of_the_images_and_the_same_learning_rate_after_as_many_
     for paper, own in pairs(find_experiment("table1"), COMPACT):
         is_cifarnet = own.network.name == "cifarnet"
         assert (own.data.limit, own.data.test_limit) == ((5_000, 2_000) if is_cifarnet else (2_000, 1_000))
-        assert own.epochs == (60 if is_cifarnet else 30)
+        assert own.epochs == (40 if is_cifarnet else 30)
         assert isinstance(own.schedule, Exponential)
         seen = own.data.limit / 50_000  # of the paper's epochs, after one of ours
         assert own.schedule.factor_per_epoch == pytest.approx(paper.schedule.factor_per_epoch**seen)
@@ -91,7 +91,7 @@ def test_a_scale_says_in_a_sentence_what_it_reduced():
     cifarnet = find_experiment("table1").cells()[0].spec
     assert PAPER.describe(cifarnet) == "as in the paper"
     assert COMPACT.describe(cifarnet) == (
-        "5,000 of 50,000 training images, 2,000 of 10,000 test images, 60 of 200 epochs, the learning rate falling per "
+        "5,000 of 50,000 training images, 2,000 of 10,000 test images, 40 of 200 epochs, the learning rate falling per "
         "image seen as in the paper, so that it ends higher, evaluated every 4 epochs"
     )
     alexnet = find_experiment("imagenet").cells()[0].spec
