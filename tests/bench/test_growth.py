@@ -46,7 +46,6 @@ def test_costs_are_told_per_image_in_microseconds():
         "gradient accumulation",
         "bilevel",
         "bilevel, at once",
-        "cross-validated",
     }
     found = growth.points[1].microseconds["bilevel"]
     assert (found.median, found.low, found.high) == pytest.approx((250.0, 125.0, 500.0))

@@ -49,16 +49,16 @@ class Plan:
 
 FULL = Plan(
     updates=(
-        (Setting("cifarnet", 8, 8), Budget(seconds=1.2, rounds=14)),
+        (Setting("cifarnet", 8, 8), Budget(seconds=1.2, rounds=12)),
         (Setting("cifarnet", 8, 16), Budget(seconds=1.6, rounds=10)),
         # From here on a round takes up to minutes, so that most contenders have one.
-        (Setting("cifarnet", 8, 64), Budget(seconds=2.0, rounds=6, warm_up=False)),
-        (Setting("inception", 8, 8), Budget(seconds=1.0, rounds=7, warm_up=False)),
-        (Setting("inception", 8, 16), Budget(seconds=1.0, rounds=5, warm_up=False)),
+        (Setting("cifarnet", 8, 64), Budget(seconds=2.0, rounds=5, warm_up=False)),
+        (Setting("inception", 8, 8), Budget(seconds=1.0, rounds=5, warm_up=False)),
+        (Setting("inception", 8, 16), Budget(seconds=1.0, rounds=4, warm_up=False)),
         (Setting("inception", 8, 64), Budget(seconds=1.0, rounds=2, warm_up=False)),
         (Setting("preact_resnet18", 8, 16), Budget(seconds=1.0, rounds=2, warm_up=False)),
     ),
-    memory=tuple(Setting("cifarnet", k, 16) for k in (2, 8, 32)),
+    memory=tuple(Setting("cifarnet", k, 4) for k in (2, 8, 32)),
     growth=(AXES, Budget(seconds=0.5, rounds=2, warm_up=False)),
     num_images=4_096,
     epochs=2,
