@@ -90,6 +90,10 @@ def image_by_image():
     return Applied(lambda m, x: torch.stack([m.layer(each).sum((1, 2)) for each in x]), layer=nn.Conv2d(3, 2, 3))
 
 
+def padded(**how):
+    return Applied(lambda m, x: F.conv2d(x, m.kernel, **how).mean((2, 3)), kernel=nn.Parameter(torch.ones(2, 3, 3, 3)))
+
+
 def two_views():
     return Applied(
         lambda m, x: m.head(torch.cat([x, x.flip(-1)]).flatten(1)).view(2, -1, 2).mean(0), head=nn.Linear(48, 2)
@@ -110,6 +114,8 @@ def two_views():
             ValueError,
             r"convolution got an input of shape \(3, 4, 4\), without a dimension for samples",
         ),
+        (padded(padding="full"), ValueError, r"padding='full' with a stride of \[1, 1\] is none that torch knows"),
+        (padded(padding="same", stride=2), ValueError, r"padding='same' with a stride of \[2, 2\] is none"),
         (two_views(), ValueError, r"a layer got an input of shape \(24, 48\), but the group has 12 samples"),
         (Scaled(), NotImplementedError, r"parameter of shape \(48,\) is used in a way that one pass cannot take apart"),
         (Recurrent(), NotImplementedError, r"parameter of shape \(15, 16\) is used in a way"),
@@ -125,6 +131,8 @@ def two_views():
         "vector",
         "no samples",
         "image by image",
+        "padded somehow",
+        "padded to the same, strided",
         "two views in one batch",
         "elsewhere",
         "recurrent",

@@ -110,6 +110,19 @@ def test_statistics_of_instances_are_those_of_one_mini_batch_after_another():
     torch.testing.assert_close(statistics[1], statistics[0], rtol=1e-12, atol=1e-12)
 
 
+def test_statistics_without_a_layer_are_of_a_mini_batch_too():
+    class Normalised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(48, 2)
+
+        def forward(self, x):
+            x = F.batch_norm(x, None, None, training=True)
+            return self.head(torch.batch_norm(x.square(), None, None, None, None, True, 0.1, 1e-5, False).flatten(1))
+
+    assert_same(Normalised().double(), group_of(3, 4, 4))
+
+
 def test_autocast_leaves_double_precision_alone():
     model = network()
 

@@ -24,10 +24,12 @@ from deepbilevel.gradients import AnyGradients, take_gradients
 from deepbilevel.group_checks import check_all_taken_apart, check_losses, check_no_hooks
 from deepbilevel.outer_products import OuterProducts
 
-_IN_PARTS: frozenset[Callable[..., Any]] = frozenset(
+# Without parameters too, what takes or keeps statistics of a mini-batch must not see more than one.
+_ALWAYS_IN_PARTS: frozenset[Callable[..., Any]] = frozenset(
+    {F.batch_norm, F.instance_norm, torch.batch_norm, torch.instance_norm}
+)
+_IN_PARTS = _ALWAYS_IN_PARTS | frozenset[Callable[..., Any]](
     {
-        F.batch_norm,
-        F.instance_norm,
         F.layer_norm,
         F.group_norm,
         F.rms_norm,
@@ -38,9 +40,6 @@ _IN_PARTS: frozenset[Callable[..., Any]] = frozenset(
         F.conv_transpose3d,
     }
 )  # in all of them the first argument holds the samples
-
-# Without parameters too, what keeps statistics of a mini-batch must not see more than one.
-_ALWAYS_IN_PARTS = (F.batch_norm, F.instance_norm)
 
 
 def run_in_one_pass(
@@ -180,7 +179,8 @@ class _Linear(torch.autograd.Function):
         # Positions, for what was saved may come back as another object, as from save_on_cpu().
         ctx.watch, ctx.positions = watch, (watch.position(weight), watch.position(bias))
         output = F.linear(samples, weight.to(samples.dtype), None if bias is None else bias.to(samples.dtype))
-        return output.data  # autograd forbids to change a view in place, and torch returns some
+        # Of more than rows torch returns a view, which autograd would forbid to change in place.
+        return output.data if output.dim() > 2 else output
 
     @staticmethod
     @once_differentiable
@@ -221,7 +221,7 @@ def _convolution(
         )
     strides, dilations = _per_axis(stride, num_axes), _per_axis(dilation, num_axes)
     if isinstance(padding, str):
-        input, padding = _pad(input, weight, padding, dilations)  # noqa: A001
+        input, padding = _pad(input, weight, padding, strides, dilations)  # noqa: A001
     watch.split(input)  # refuses what it cannot split
     settings = (strides, _per_axis(padding, num_axes), dilations, False, [0] * num_axes, groups)
     return _Convolution.apply(_cast_like_autocast(input), weight, bias, watch, settings)
@@ -286,10 +286,14 @@ def _per_axis(number: int | Sequence[int], num_axes: int) -> list[int]:
     return [number] * num_axes if isinstance(number, int) else list(number) * (num_axes // len(number))
 
 
-def _pad(images: Tensor, weight: Tensor, padding: str, dilations: Sequence[int]) -> tuple[Tensor, int]:
+def _pad(
+    images: Tensor, weight: Tensor, padding: str, strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[Tensor, int]:
     """Pad as torch does for ``"same"`` and ``"valid"``."""
     if padding == "valid":
         return images, 0
+    if padding != "same" or set(strides) != {1}:
+        raise ValueError(f"padding={padding!r} with a stride of {list(strides)} is none that torch knows; give numbers")
     totals = [step * (size - 1) for step, size in zip(dilations, weight.shape[2:], strict=True)]
     sides = [side for total in reversed(totals) for side in (total // 2, total - total // 2)]
     return F.pad(images, sides), 0
