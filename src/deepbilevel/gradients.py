@@ -151,7 +151,9 @@ class Blocks:
         tensors = [each for each in gradients.values() if isinstance(each, Tensor)]
         if len(tensors) < len(gradients) or _is_at_hand(tensors[0]):
             # Without launches to save, the inner product is the faster way over memory.
-            return self._sum({p: _dot(each, each, wide) for p, each in gradients.items()})
+            sums = self._sum({p: _dot(each, each, wide) for p, each in gradients.items()})
+            # Outer products that all but cancel may leave it a little below zero, which no norm is.
+            return sums if len(tensors) == len(gradients) else sums.clamp(min=0)
         norms = torch._foreach_norm(tensors, 2, dtype=wide)
         return self._sum(dict(zip(gradients, torch.stack(norms).square(), strict=True)))
 
@@ -233,7 +235,8 @@ class WeightedGradientSum:
             for position in positions:
                 gradient = gradients[position]
                 if isinstance(gradient, OuterProducts):
-                    scaled = gradient.without_infinities().scaled(weight)
+                    wide = gradient if gradient.dtype in _WIDE else gradient.to(torch.float32)
+                    scaled = wide.without_infinities().scaled(weight)
                     self._products.setdefault(position, []).append(scaled)
 
     def _add_at_once(self, weights: list[float], gradients: Gradients) -> None:

@@ -1,5 +1,6 @@
 """What a group refuses, with the reason and the remedy: sizes, losses and gradients that cannot be compared."""
 
+from collections.abc import Sequence
 from numbers import Integral
 
 import torch
@@ -46,3 +47,41 @@ def check_gradients(gradients: AnyGradients) -> None:
         )
     if any(isinstance(each, Tensor) and each.layout is not torch.strided for each in gradients.values()):
         raise ValueError("a parameter has a sparse gradient; build its layer with sparse=False")
+
+
+def check_no_hooks(parameters: Sequence[Tensor]) -> None:
+    """Refuse hooks on parameters: in one pass no gradient of a mini-batch comes by them."""
+    for parameter in parameters:
+        hooks = parameter._backward_hooks, parameter._post_accumulate_grad_hooks  # pyright: ignore[reportPrivateUsage]
+        if any(hooks):
+            raise NotImplementedError(
+                f"a parameter of shape {tuple(parameter.shape)} has a hook on its gradient, which one pass would not "
+                "call for each mini-batch; remove it or use step_over()"
+            )
+
+
+def check_losses(losses: Tensor, num_samples: int) -> None:
+    """Refuse what is not one loss for each sample."""
+    if not isinstance(losses, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"losses_of must return a tensor, got {type(losses).__name__}")
+    if losses.shape != (num_samples,):
+        raise ValueError(
+            f"losses_of must return one loss per sample, shape ({num_samples},), got {tuple(losses.shape)}; "
+            "build the criterion with reduction='none'"
+        )
+    if not losses.requires_grad:
+        raise ValueError(
+            "losses do not depend on any trainable parameter; was the forward pass run under no_grad(), were they "
+            "detached, or are all parameters frozen?"
+        )
+
+
+def check_all_taken_apart(parameters: Sequence[Tensor]) -> None:
+    """Refuse gradients that came as a sum over mini-batches."""
+    for parameter in parameters:
+        if parameter.grad is not None:
+            raise NotImplementedError(
+                f"a parameter of shape {tuple(parameter.shape)} is used in a way that one pass cannot take apart: "
+                "not, or not only, as it is by a linear layer, convolution, embedding or normalisation of torch, or in "
+                "activations that are computed again; use step_over() for this model"
+            )

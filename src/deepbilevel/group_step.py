@@ -26,8 +26,9 @@ from deepbilevel.gradients import (
     take_gradients,
 )
 from deepbilevel.group_checks import check_gradients, check_loss
+from deepbilevel.joined_batches import join_batches
 from deepbilevel.loss_scaling import LossScaling
-from deepbilevel.one_pass import join_batches, run_in_one_pass
+from deepbilevel.one_pass import run_in_one_pass
 from deepbilevel.parameters import Parameters, owning_modules, unique_parameters
 from deepbilevel.sharing import Blank, Spread, share_group, wide_zeros
 
@@ -226,9 +227,16 @@ class GroupStep(ABC, Generic[ReportT]):
         """Run a whole group in one forward and one backward pass; the result is that of :meth:`step_over`.
 
         As fast as plain training with all samples in one batch, where small mini-batches by themselves are not. In
-        exchange it holds the gradients of convolutions k times. Samples must not meet in the network other than in
-        BatchNorm, which sees each mini-batch on its own; dropout is drawn for every sample. Parameters may be used by
-        torch's linear layers, convolutions, embeddings and normalisations; others are refused. One process, no scaler.
+        exchange it holds the gradients of convolutions k times. Parameters may be used by torch's linear layers,
+        convolutions, embeddings and normalisations, as they are; other uses are refused, and so are hooks on
+        parameters, a scaler and several processes. Not noticed, so yours to see to:
+
+        - Samples do not meet in the network other than in BatchNorm, which sees each mini-batch on its own, and are
+          the first dimension of what every layer gets, in their order. Looking up as many positions, once for all
+          samples, as there are samples would go wrong: look them up for each, as in ``positions.expand(len(x), -1)``.
+        - A mini-batch's loss is the mean over its samples; ``loss_of`` may divide by something else, as with
+          class weights. Dropout is drawn for every sample.
+        - BatchNorm counts one pass, so ``momentum=None`` averages wrongly.
 
         >>> from deepbilevel import Bilevel
         >>> model = torch.nn.Linear(2, 1, bias=False)
@@ -250,15 +258,16 @@ class GroupStep(ABC, Generic[ReportT]):
         joined, sizes = join_batches(batches)
         with emptied_gradients(self._parameters):
             losses, collected = run_in_one_pass(self._parameters, sizes, lambda: losses_of(joined))
-        try:
-            for loss, gradients in zip(losses, collected, strict=True):
-                check_gradients(gradients)
-                self._add_any(gradients)
-                self._losses.append(loss)
-        except BaseException:
-            self.reset()
-            raise
-        return self.fill()
+        with torch.autocast(losses[0].device.type, enabled=False):  # a caller's would narrow products of gradients
+            try:
+                for loss, gradients in zip(losses, collected, strict=True):
+                    check_gradients(gradients)
+                    self._add_any(gradients)
+                    self._losses.append(loss)
+            except BaseException:
+                self.reset()
+                raise
+            return self.fill()
 
     def _next_of(self, group: Iterable[Batch], call: str) -> Iterator[Batch]:
         if self._losses:

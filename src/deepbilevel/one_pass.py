@@ -3,6 +3,7 @@
 Samples do not meet in a network, so the activations of a whole group can be computed at once; only where a parameter
 comes in must its gradient be taken mini-batch by mini-batch. This module watches torch's functions while the loss is
 computed and does so for the ones it knows. It never looks at modules, and does not know what becomes of gradients.
+Whatever else uses a parameter runs as ever, and its gradient arrives in ``.grad``: there it is noticed and refused.
 
 - Linear layers keep what goes in and what comes back (``outer_products.py``) and multiply nothing out.
 - Convolutions compute all images at once, forward and backward, and only their weights' gradients in parts.
@@ -11,23 +12,24 @@ computed and does so for the ones it knows. It never looks at modules, and does 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from deepbilevel.gradients import AnyGradients
+from deepbilevel.gradients import AnyGradients, take_gradients
+from deepbilevel.group_checks import check_all_taken_apart, check_losses, check_no_hooks
 from deepbilevel.outer_products import OuterProducts
 
-Batch = TypeVar("Batch")
-
-_IN_PARTS: frozenset[Callable[..., Any]] = frozenset(
+# Without parameters too, what takes or keeps statistics of a mini-batch must not see more than one.
+_ALWAYS_IN_PARTS: frozenset[Callable[..., Any]] = frozenset(
+    {F.batch_norm, F.instance_norm, torch.batch_norm, torch.instance_norm}
+)
+_IN_PARTS = _ALWAYS_IN_PARTS | frozenset[Callable[..., Any]](
     {
-        F.batch_norm,
-        F.instance_norm,
         F.layer_norm,
         F.group_norm,
         F.rms_norm,
@@ -40,27 +42,6 @@ _IN_PARTS: frozenset[Callable[..., Any]] = frozenset(
 )  # in all of them the first argument holds the samples
 
 
-def join_batches(batches: Sequence[Batch]) -> tuple[Batch, list[int]]:
-    """Return mini-batches as one, and how many samples each has.
-
-    >>> join_batches([(torch.zeros(2, 5), torch.tensor([0, 1])), (torch.ones(1, 5), torch.tensor([2]))])[0][1]
-    tensor([0, 1, 2])
-    """
-    leaves, structures = zip(*(tree_flatten(batch) for batch in batches), strict=True)
-    for number, (parts, structure) in enumerate(zip(leaves, structures, strict=True)):
-        if not parts or not all(isinstance(part, Tensor) for part in parts):
-            kinds = sorted({type(part).__name__ for part in parts})
-            raise TypeError(f"mini-batch {number} must be made of tensors to be joined with others, got {kinds}")
-        if structure != structures[0] or len({len(part) for part in parts}) > 1:
-            shapes = [tuple(part.shape) for part in parts]
-            raise ValueError(
-                f"mini-batch {number} has tensors of shapes {shapes}; expected is what the first has, {structures[0]}, "
-                "with the samples in the first dimension of each tensor"
-            )
-    joined = [torch.cat(list(parts)) for parts in zip(*leaves, strict=True)]
-    return tree_unflatten(joined, structures[0]), [len(parts[0]) for parts in leaves]
-
-
 def run_in_one_pass(
     parameters: Sequence[Tensor], sizes: Sequence[int], losses_of_samples: Callable[[], Tensor]
 ) -> tuple[list[Tensor], list[AnyGradients]]:
@@ -71,13 +52,16 @@ def run_in_one_pass(
         sizes: how many samples each mini-batch has. They follow one another in the first dimension of every tensor.
         losses_of_samples: runs the forward pass for all of them, and returns one loss for each.
     """
+    check_no_hooks(parameters)
     watch = _Watch(parameters, sizes)
     with watch:
         losses = losses_of_samples()
-    _check_losses(losses, sum(sizes))
+    check_losses(losses, sum(sizes))
     means = [part.mean() for part in losses.split(list(sizes))]
-    torch.stack(means).sum().backward()  # the gradient of a sum is made of the gradients of its terms
-    _check_all_seen(parameters)
+    watch.start_collecting()
+    with torch.autocast(losses.device.type, enabled=False):  # a caller's would narrow products of gradients
+        torch.stack(means).sum().backward()  # the gradient of a sum is made of the gradients of its terms
+    check_all_taken_apart(parameters)
     return [mean.detach() for mean in means], [watch.gradients(number) for number in range(len(sizes))]
 
 
@@ -88,10 +72,11 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.sizes = list(sizes)
         self._parameters = parameters
-        self._positions = {id(parameter): position for position, parameter in enumerate(parameters)}
+        self._positions = {id(each): position for position, each in enumerate(parameters) if each.requires_grad}
         # Per mini-batch and parameter what came in, to be added up: a parameter may be used more than once.
         self._parts: list[dict[int, list[Tensor | OuterProducts]]] = [{} for _ in sizes]
         self._copies: dict[int, list[Tensor]] = {}
+        self._collecting = False
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -99,21 +84,31 @@ class _Watch(TorchFunctionMode):
         kwargs = kwargs or {}
         if (special := _SPECIAL.get(func)) is not None and self._knows(args[1:3], kwargs):
             return special(self, *args, **kwargs)
-        # Without parameters too, BatchNorm must not see more than a mini-batch.
-        if func in _IN_PARTS and args and (func is F.batch_norm or self._knows(args, kwargs)):
+        if func in _IN_PARTS and args and (func in _ALWAYS_IN_PARTS or self._knows(args, kwargs)):
             return self._run_in_parts(func, args, kwargs)
         return func(*args, **kwargs)
 
-    def add(self, parameter: Tensor, gradients: Sequence[Tensor | OuterProducts]) -> None:
-        """Take in a parameter's gradients, one for each mini-batch; of others nobody asks for any."""
-        position = self._positions.get(id(parameter))
-        if position is None:
-            return
+    def start_collecting(self) -> None:
+        """From now on gradients are those of the losses; earlier ones, as for adversarial images, do not count."""
+        self._collecting = True
+        take_gradients(self._parameters)
+        for copies in self._copies.values():
+            take_gradients(copies)
+
+    def position(self, weight: Tensor | None) -> int | None:
+        """Return where a weight is among the trainable parameters, if it is one and not computed from some."""
+        return self._positions.get(id(weight))
+
+    def add(self, position: int | None, gradients: Sequence[Tensor | OuterProducts]) -> Tensor | None:
+        """Take in a parameter's gradients, one for each mini-batch; return for autograd what is not to be kept."""
+        if position is None or not self._collecting:
+            total = _add_up(gradients)
+            return total.dense() if isinstance(total, OuterProducts) else total
+        dtype = self._parameters[position].dtype
         for parts, gradient in zip(self._parts, gradients, strict=True):
             # A mini-batch's share of a layer is little work: a call that does nothing counts.
-            parts.setdefault(position, []).append(
-                gradient if gradient.dtype == parameter.dtype else gradient.to(parameter.dtype)
-            )
+            parts.setdefault(position, []).append(gradient if gradient.dtype == dtype else gradient.to(dtype))
+        return None
 
     def split(self, samples: Tensor) -> Sequence[Tensor]:
         """Return the rows of each mini-batch."""
@@ -152,8 +147,8 @@ class _Watch(TorchFunctionMode):
 
     def _copy(self, argument: Any, number: int) -> Any:
         """Return a trainable parameter under another name, whose gradient is that of one mini-batch alone."""
-        position = self._positions.get(id(argument))
-        if position is None or not argument.requires_grad:
+        position = self.position(argument)
+        if position is None:
             return argument
         if position not in self._copies:
             self._copies[position] = [argument.detach().requires_grad_() for _ in self.sizes]
@@ -171,6 +166,8 @@ def _add_up(parts: Sequence[Tensor | OuterProducts]) -> Tensor | OuterProducts:
 
 
 def _linear(watch: _Watch, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's
+    if weight.dim() != 2 or input.dim() < 2:
+        return F.linear(input, weight, bias)  # no rows of samples: refused for the gradient that will arrive
     watch.split(input)  # refuses what it cannot split
     return _Linear.apply(_cast_like_autocast(input), weight, bias, watch)
 
@@ -179,22 +176,31 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, samples: Tensor, weight: Tensor, bias: Tensor | None, watch: _Watch) -> Tensor:
         ctx.save_for_backward(samples, weight)
-        ctx.bias, ctx.watch = bias, watch
-        return F.linear(samples, weight.to(samples.dtype), None if bias is None else bias.to(samples.dtype))
+        # Positions, for what was saved may come back as another object, as from save_on_cpu().
+        ctx.watch, ctx.positions = watch, (watch.position(weight), watch.position(bias))
+        output = F.linear(samples, weight.to(samples.dtype), None if bias is None else bias.to(samples.dtype))
+        # Of more than rows torch returns a view, which autograd would forbid to change in place.
+        return output.data if output.dim() > 2 else output
 
     @staticmethod
-    def backward(ctx: Any, *returned: Tensor) -> tuple[Tensor | None, None, None, None]:
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] - by torch's own decorator
+        ctx: Any, *returned: Tensor
+    ) -> tuple[Tensor | None, ...]:
         samples, weight = ctx.saved_tensors
         watch, (back,) = ctx.watch, returned
-        if ctx.needs_input_grad[1]:
+        for_samples, for_weight, for_bias = ctx.needs_input_grad[:3]
+
+        of_weight = of_bias = None
+        if for_weight:
             # Detached: rows that are kept must not keep the graph, which keeps what they are kept in.
             lefts, rights = watch.rows(back), watch.rows(samples.detach())
             products = [OuterProducts(left, right) for left, right in zip(lefts, rights, strict=True)]
             pays = OuterProducts.pays(max(map(len, lefts)), weight.shape)  # for all mini-batches or for none
-            watch.add(weight, products if pays else [each.dense() for each in products])
-        if ctx.needs_input_grad[2]:
-            watch.add(ctx.bias, [rows.sum(0) for rows in watch.rows(back)])
-        return back @ weight.to(back.dtype) if ctx.needs_input_grad[0] else None, None, None, None
+            of_weight = watch.add(ctx.positions[0], products if pays else [each.dense() for each in products])
+        if for_bias:
+            of_bias = watch.add(ctx.positions[1], [rows.sum(0) for rows in watch.rows(back)])
+        return back @ weight.to(back.dtype) if for_samples else None, of_weight, of_bias, None
 
 
 def _convolution(
@@ -208,9 +214,14 @@ def _convolution(
     groups: int = 1,
 ) -> Tensor:
     num_axes = weight.dim() - 2
+    if input.dim() != weight.dim():
+        raise ValueError(
+            f"a convolution got an input of shape {tuple(input.shape)}, without a dimension for samples; in one pass "
+            "the first dimension must be the samples everywhere; step_over() has no such condition"
+        )
     strides, dilations = _per_axis(stride, num_axes), _per_axis(dilation, num_axes)
     if isinstance(padding, str):
-        input, padding = _pad(input, weight, padding, dilations)  # noqa: A001
+        input, padding = _pad(input, weight, padding, strides, dilations)  # noqa: A001
     watch.split(input)  # refuses what it cannot split
     settings = (strides, _per_axis(padding, num_axes), dilations, False, [0] * num_axes, groups)
     return _Convolution.apply(_cast_like_autocast(input), weight, bias, watch, settings)
@@ -220,13 +231,15 @@ class _Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor, bias: Tensor | None, watch: _Watch, settings: Any) -> Tensor:
         ctx.save_for_backward(images, weight)
-        ctx.bias, ctx.watch, ctx.settings = bias, watch, settings
-        return torch.convolution(
-            images, weight.to(images.dtype), None if bias is None else bias.to(images.dtype), *settings
-        )
+        ctx.watch, ctx.settings, ctx.positions = watch, settings, (watch.position(weight), watch.position(bias))
+        bias = None if bias is None else bias.to(images.dtype)
+        return torch.convolution(images, weight.to(images.dtype), bias, *settings)
 
     @staticmethod
-    def backward(ctx: Any, *returned: Tensor) -> tuple[Tensor | None, None, None, None, None]:
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] - by torch's own decorator
+        ctx: Any, *returned: Tensor
+    ) -> tuple[Tensor | None, ...]:
         images, weight = ctx.saved_tensors
         watch, (back,) = ctx.watch, returned
         for_images, for_weight, for_bias = ctx.needs_input_grad[:3]
@@ -238,13 +251,10 @@ class _Convolution(torch.autograd.Function):
             parts = [(None, (left.T @ right).view_as(weight), left.sum(0)) for left, right in rows]
         else:
             parts = [_convolve_back(*pair, weight, ctx.settings, [False, for_weight, for_bias]) for pair in pairs]
-        if for_weight:
-            watch.add(weight, [part[1] for part in parts])
-        if for_bias:
-            watch.add(ctx.bias, [part[2] for part in parts])
-        if not for_images:
-            return None, None, None, None, None
-        return _convolve_back(back, images, weight, ctx.settings, [True, False, False])[0], None, None, None, None
+        of_weight = watch.add(ctx.positions[0], [part[1] for part in parts]) if for_weight else None
+        of_bias = watch.add(ctx.positions[1], [part[2] for part in parts]) if for_bias else None
+        of_images = _convolve_back(back, images, weight, ctx.settings, [True, False, False])[0] if for_images else None
+        return of_images, of_weight, of_bias, None, None
 
 
 def _is_linear(weight: Tensor, settings: tuple[Any, ...]) -> bool:
@@ -276,10 +286,14 @@ def _per_axis(number: int | Sequence[int], num_axes: int) -> list[int]:
     return [number] * num_axes if isinstance(number, int) else list(number) * (num_axes // len(number))
 
 
-def _pad(images: Tensor, weight: Tensor, padding: str, dilations: Sequence[int]) -> tuple[Tensor, int]:
+def _pad(
+    images: Tensor, weight: Tensor, padding: str, strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[Tensor, int]:
     """Pad as torch does for ``"same"`` and ``"valid"``."""
     if padding == "valid":
         return images, 0
+    if padding != "same" or set(strides) != {1}:
+        raise ValueError(f"padding={padding!r} with a stride of {list(strides)} is none that torch knows; give numbers")
     totals = [step * (size - 1) for step, size in zip(dilations, weight.shape[2:], strict=True)]
     sides = [side for total in reversed(totals) for side in (total // 2, total - total // 2)]
     return F.pad(images, sides), 0
@@ -287,29 +301,6 @@ def _pad(images: Tensor, weight: Tensor, padding: str, dilations: Sequence[int])
 
 def _cast_like_autocast(samples: Tensor) -> Tensor:
     device = samples.device.type
-    return samples.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else samples
-
-
-def _check_losses(losses: Tensor, num_samples: int) -> None:
-    if not isinstance(losses, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"losses_of must return a tensor, got {type(losses).__name__}")
-    if losses.shape != (num_samples,):
-        raise ValueError(
-            f"losses_of must return one loss per sample, shape ({num_samples},), got {tuple(losses.shape)}; "
-            "build the criterion with reduction='none'"
-        )
-    if not losses.requires_grad:
-        raise ValueError(
-            "losses do not depend on any trainable parameter; was the forward pass run under no_grad(), were they "
-            "detached, or are all parameters frozen?"
-        )
-
-
-def _check_all_seen(parameters: Sequence[Tensor]) -> None:
-    for parameter in parameters:
-        if parameter.grad is not None:
-            raise NotImplementedError(
-                f"a parameter of shape {tuple(parameter.shape)} is used in a way that one pass cannot take apart: "
-                "not by a linear layer, convolution, embedding or normalisation of torch, or in activations that are "
-                "computed again; use step_over() for this model"
-            )
+    if not torch.is_autocast_enabled(device) or samples.dtype == torch.float64:  # which autocast leaves alone
+        return samples
+    return samples.to(torch.get_autocast_dtype(device))
