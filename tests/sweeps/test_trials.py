@@ -219,6 +219,26 @@ def test_a_run_that_only_waits_for_room_is_not_called_running(tmp_path):
     assert any(sorted(standing) == ["running", "waiting", "waiting"] for standing in watcher.standing)
 
 
+@pytest.mark.parametrize("ending", ["interrupted", "failed"])
+def test_a_run_that_was_over_when_its_process_met_a_bad_end_is_done(tmp_path, ending):
+    class MeetingABadEnd(ThreadJob):
+        def run(self):
+            train(self.trial.spec, out=self.place.out, data_dir=self.place.out, listener=self.listener())
+            self.news.put(News(self.trial, ending=ending, error="too late"))
+
+    class Place(Threads):
+        def start(self, trial, news):
+            job = MeetingABadEnd(self, trial, news)
+            job.start()
+            return job
+
+    watcher = Remembering()
+    [outcome] = run_trials(make_trials("a"), Place(tmp_path), jobs=1, watcher=watcher)
+    assert (outcome.status, outcome.error) == ("done", None)
+    assert outcome.record["status"] == "done"
+    assert watcher.news[-1] == ("a", None, "done")
+
+
 def test_a_retry_is_told_and_counted(tmp_path):
     watcher = Remembering()
     [outcome] = run_trials(make_trials("a"), Narrow(tmp_path), jobs=1, watcher=watcher)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from typing import Any, Literal, Protocol
 
@@ -158,7 +158,7 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
                 job = running.pop(heard.trial.id)
                 if heard.ending == "interrupted" and job.queued:
                     continue  # it never had room: it waits as those do that were never started
-                _settle(outcome, heard, executor)
+                heard = _settle(outcome, heard, executor)
                 watcher.changed(list(outcomes.values()))
             outcome.retries += heard.event.get("event") == "retry"
             watcher.heard(heard)
@@ -204,10 +204,16 @@ def _note_queues(running: Mapping[str, Job], outcomes: Mapping[str, Outcome]) ->
     return before != [outcomes[key].status for key in running]
 
 
-def _settle(outcome: Outcome, heard: News, executor: Executor) -> None:
+def _settle(outcome: Outcome, heard: News, executor: Executor) -> News:
+    """Note how a trial ended, and return the news as it is to be told."""
+    if heard.ending != "done" and (record := executor.find_finished(outcome.trial.spec)) is not None:
+        # Its work was over: a signal, or what else there was, only met the end of the process.
+        outcome.status, outcome.record = "done", record
+        return replace(heard, ending="done", error=None)
     assert heard.ending is not None
     outcome.status, outcome.error = heard.ending, heard.error
     if heard.ending == "done":
         outcome.record = executor.find_record(outcome.trial.spec)
         if outcome.record is None:
             outcome.status, outcome.error = "failed", "it ended well, but its record is gone"
+    return heard
