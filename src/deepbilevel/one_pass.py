@@ -248,7 +248,9 @@ class _Convolution(torch.autograd.Function):
         if _is_linear(weight, ctx.settings) and _pixels(back).is_contiguous():
             # For few images, and where pixels are rows already, products are much faster.
             rows = [(_pixels(left).flatten(0, -2), _pixels(right).flatten(0, -2)) for left, right in pairs]
-            parts = [(None, (left.T @ right).view_as(weight), left.sum(0)) for left, right in rows]
+            parts = [
+                (None, (left.T @ right).view_as(weight), left.sum(0) if for_bias else None) for left, right in rows
+            ]
         else:
             parts = [_convolve_back(*pair, weight, ctx.settings, [False, for_weight, for_bias]) for pair in pairs]
         of_weight = watch.add(ctx.positions[0], [part[1] for part in parts]) if for_weight else None

@@ -19,7 +19,7 @@ _PROGRAMS = {
 def measure_start_up(num_rounds: int) -> dict[str, dict[str, Spread]]:
     """Return for each program its seconds, and how many times longer it takes than to import torch."""
     reference = "import torch"
-    budget = Budget(seconds=float("inf"), rounds=num_rounds, warm_up=False)
+    budget = Budget(seconds=float("inf"), rounds=num_rounds)
     updates: dict[str, Update] = {name: lambda code=code: _run(code) for name, code in _PROGRAMS.items()}
     # A person waits by the clock on the wall, and processor time is not that of another process.
     turns = take_turns(updates, budget, always=[reference], clock=time.perf_counter)
