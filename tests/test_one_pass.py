@@ -33,13 +33,16 @@ def group_of(*shape, sizes=(3,) * K, seed=0):
 def in_two_ways(model, group, make=Bilevel, **settings):
     """Return gradients and reports of both ways, from equal random numbers."""
     criterion = settings.pop("criterion", lambda x, y, **how: F.cross_entropy(model(x), y, **how))
+    samples_per_pass = settings.pop("samples_per_pass", None)
     results = []
     for at_once in (False, True):
         model.zero_grad()
         torch.manual_seed(1)
         step = make(model, num_batches=len(group), **settings)
         if at_once:
-            report = step.step_at_once(group, lambda batch: criterion(*batch, reduction="none"))
+            report = step.step_at_once(
+                group, lambda batch: criterion(*batch, reduction="none"), samples_per_pass=samples_per_pass
+            )
         else:
             report = step.step_over(group, lambda batch: criterion(*batch))
         results.append((flat_grad(model), report))
@@ -65,7 +68,9 @@ def test_every_rule_gives_the_same(make, name):
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0  # one pass draws all masks at once: others than one after another
-    assert_same(model, [(x, torch.zeros_like(y)) for x, y in images(K)], make=make)  # all agree: no rule stands still
+    group = [(x, torch.zeros_like(y)) for x, y in images(K)]  # all agree: no rule stands still
+    assert_same(model, group, make=make)
+    assert_same(model, group, make=make, samples_per_pass=3 * len(group[0][0]))  # three mini-batches, and one
 
 
 class ChannelsLast(nn.Module):
@@ -249,6 +254,43 @@ def test_nothing_of_a_group_is_left_behind():
             assert memory.live == held
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("samples_per_pass", "expected"),
+    [(None, [12]), (12, [12]), (11, [9, 3]), (6, [6, 6]), (5, [3, 3, 3, 3]), (1, [3, 3, 3, 3])],
+)
+def test_as_many_mini_batches_share_a_pass_as_fit(samples_per_pass, expected):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
+    seen = []
+
+    def losses_of(batch):
+        seen.append(len(batch[1]))
+        return cross_entropy_of(model)(batch)
+
+    Bilevel(model, num_batches=K).step_at_once(group_of(3, 4, 4), losses_of, samples_per_pass=samples_per_pass)
+    assert seen == expected
+
+
+def test_on_a_cpu_64_samples_share_a_pass_unless_said_otherwise():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
+    seen = []
+
+    def losses_of(batch):
+        seen.append(len(batch[1]))
+        return cross_entropy_of(model)(batch)
+
+    Bilevel(model, num_batches=K).step_at_once(group_of(3, 4, 4, sizes=(32,) * K), losses_of)
+    assert seen == [64, 64]
+
+
+@every_step
+def test_a_pass_may_hold_products_and_another_whole_matrices(make):
+    """Of 2 samples the products are smaller than the matrix, of 40 they are not."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 9), nn.ReLU(), nn.Linear(9, 2)).double()
+    for sizes in ((2, 2, 40, 2), (40, 2, 2, 2)):
+        group = [(x, torch.zeros_like(y)) for x, y in group_of(3, 4, 4, sizes=sizes)]
+        assert_same(model, group, make=make, samples_per_pass=4)
 
 
 def test_a_loaders_iterator_is_taken_from():

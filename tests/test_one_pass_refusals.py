@@ -116,12 +116,12 @@ def two_views():
         ),
         (padded(padding="full"), ValueError, r"padding='full' with a stride of \[1, 1\] is none that torch knows"),
         (padded(padding="same", stride=2), ValueError, r"padding='same' with a stride of \[2, 2\] is none"),
-        (two_views(), ValueError, r"a layer got an input of shape \(24, 48\), but the group has 12 samples"),
+        (two_views(), ValueError, r"a layer got an input of shape \(24, 48\), but the pass has 12 samples"),
         (Scaled(), NotImplementedError, r"parameter of shape \(48,\) is used in a way that one pass cannot take apart"),
         (Recurrent(), NotImplementedError, r"parameter of shape \(15, 16\) is used in a way"),
         (Checkpointed(True), NotImplementedError, r"or in activations that are computed again"),
         (Checkpointed(False), CheckpointError, "Recomputed values"),
-        (TimeFirst(), ValueError, r"a layer got an input of shape \(3, 12, 16\), but the group has 12 samples"),
+        (TimeFirst(), ValueError, r"a layer got an input of shape \(3, 12, 16\), but the pass has 12 samples"),
     ],
     ids=[
         "computed matrix",
@@ -214,3 +214,30 @@ def test_second_derivatives_are_refused():
 
     with pytest.raises(RuntimeError, match="differentiate twice"):
         Bilevel(model, num_batches=K).step_at_once(group_of(3, 4, 4), losses_of)
+
+
+@pytest.mark.parametrize("samples_per_pass", [0, -1, 2.5, True, "64"])
+def test_a_number_of_samples_per_pass_that_is_none_is_refused(samples_per_pass):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
+    bilevel = Bilevel(model, num_batches=K)
+    with pytest.raises(ValueError, match=r"samples_per_pass must be a positive whole number or None, got"):
+        bilevel.step_at_once(group_of(3, 4, 4), cross_entropy_of(model), samples_per_pass=samples_per_pass)
+    assert bilevel.num_collected == 0
+
+
+def test_a_pass_that_fails_drops_the_passes_before_it():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
+    bilevel, passes = Bilevel(model, num_batches=K), []
+
+    def losses_of(batch):
+        passes.append(batch)
+        if len(passes) == 2:
+            raise MemoryError("no room")
+        return cross_entropy_of(model)(batch)
+
+    with pytest.raises(MemoryError, match="no room"):
+        bilevel.step_at_once(group_of(3, 4, 4), losses_of, samples_per_pass=6)
+    assert bilevel.num_collected == 0
+    assert all(parameter.grad is None for parameter in model.parameters())
+    bilevel.step_at_once(group_of(3, 4, 4), losses_of, samples_per_pass=6)
+    assert model[1].weight.grad.abs().max() > 0

@@ -253,8 +253,9 @@ class WeightedGradientSum:
 
     def divided_by(self, divisors: Tensor) -> Gradients:
         """Return the sum divided by ``divisors[block]``; an infinite divisor gives zero. The sum is used up."""
+        total = self.gradients
         products = {position: OuterProducts.joined(each).dense() for position, each in self._products.items()}
-        total = self.gradients | products
+        add_gradients(total, products)
         self._blocks.each(torch._foreach_div_, total, divisors)
         for gradient in total.values():
             gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)  # weights beyond float's range: inf / inf
@@ -268,10 +269,10 @@ def _is_at_hand(numbers: Tensor) -> bool:
 
 
 def _dot(left: Tensor | OuterProducts, right: Tensor | OuterProducts, wide: torch.dtype) -> Tensor:
-    if isinstance(left, OuterProducts) and isinstance(right, OuterProducts):
+    if isinstance(left, OuterProducts):
         return left.to(wide).dot(right.to(wide))
-    assert isinstance(left, Tensor)
-    assert isinstance(right, Tensor)
+    if isinstance(right, OuterProducts):
+        return right.to(wide).dot(left.to(wide))
     if not (left.is_contiguous() and right.is_contiguous()):
         # Vectors in memory order: autograd lays gradients out densely, like their parameters, so this views a
         # channels_last gradient where `.flatten()` would have to copy it.

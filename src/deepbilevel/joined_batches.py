@@ -1,22 +1,41 @@
 """Several mini-batches as one. Knows tensors and the containers they come in; does not know what they are for."""
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 Batch = TypeVar("Batch")
 
 
-def join_batches(batches: Sequence[Batch]) -> tuple[Batch, list[int]]:
-    """Return mini-batches as one, and how many samples each has.
+def join_batches(batches: Sequence[Batch], most_samples: float) -> Iterator[tuple[Batch, list[int]]]:
+    """Yield mini-batches joined in their order, as many as have ``most_samples``, and how many samples each has.
 
-    >>> join_batches([(torch.zeros(2, 5), torch.tensor([0, 1])), (torch.ones(1, 5), torch.tensor([2]))])[0][1]
-    tensor([0, 1, 2])
+    A mini-batch is never cut: one that has more is left by itself. All are checked before the first is yielded.
+
+    >>> batches = [(torch.zeros(2, 5), torch.tensor([0, 1])), (torch.ones(1, 5), torch.tensor([2]))]
+    >>> [((images, labels), sizes)] = join_batches(batches, most_samples=3)
+    >>> labels, sizes
+    (tensor([0, 1, 2]), [2, 1])
+    >>> [sizes for _, sizes in join_batches(batches, most_samples=2)]
+    [[2], [1]]
     """
     leaves, structures = zip(*(tree_flatten(batch) for batch in batches), strict=True)
+    _check_alike(leaves, structures)
+    sizes = [len(parts[0]) for parts in leaves]
+    start = 0
+    while start < len(sizes):
+        end = start + 1
+        while end < len(sizes) and sum(sizes[start : end + 1]) <= most_samples:
+            end += 1
+        joined = [torch.cat(parts) for parts in zip(*leaves[start:end], strict=True)]
+        yield tree_unflatten(joined, structures[0]), sizes[start:end]
+        start = end
+
+
+def _check_alike(leaves: Sequence[list[Any]], structures: Sequence[TreeSpec]) -> None:
     for number, (parts, structure) in enumerate(zip(leaves, structures, strict=True)):
         if not parts or not all(isinstance(part, Tensor) for part in parts):
             kinds = sorted({type(part).__name__ for part in parts})
@@ -34,5 +53,3 @@ def join_batches(batches: Sequence[Batch]) -> tuple[Batch, list[int]]:
             raise ValueError(
                 f"mini-batch {number} has tensors of shapes {shapes}; the first dimension of each must be its samples"
             )
-    joined = [torch.cat(list(parts)) for parts in zip(*leaves, strict=True)]
-    return tree_unflatten(joined, structures[0]), [len(parts[0]) for parts in leaves]

@@ -1,8 +1,9 @@
-"""The gradients of all mini-batches of a group from one forward and one backward pass.
+"""The gradients of several mini-batches from one forward and one backward pass.
 
-Samples do not meet in a network, so the activations of a whole group can be computed at once; only where a parameter
-comes in must its gradient be taken mini-batch by mini-batch. This module watches torch's functions while the loss is
-computed and does so for the ones it knows. It never looks at modules, and does not know what becomes of gradients.
+Samples do not meet in a network, so the activations of many mini-batches can be computed at once; only where a
+parameter comes in must its gradient be taken mini-batch by mini-batch. This module watches torch's functions while the
+loss is computed and does so for the ones it knows. It never looks at modules, and does not know what becomes of
+gradients.
 Whatever else uses a parameter runs as ever, and its gradient arrives in ``.grad``: there it is noticed and refused.
 
 - Linear layers keep what goes in and what comes back (``outer_products.py``) and multiply nothing out.
@@ -114,7 +115,7 @@ class _Watch(TorchFunctionMode):
         """Return the rows of each mini-batch."""
         if len(samples) != sum(self.sizes):
             raise ValueError(
-                f"a layer got an input of shape {tuple(samples.shape)}, but the group has {sum(self.sizes)} samples; "
+                f"a layer got an input of shape {tuple(samples.shape)}, but the pass has {sum(self.sizes)} samples; "
                 "in one pass the first dimension must be the samples everywhere; step_over() has no such condition"
             )
         return samples.split(self.sizes)
@@ -143,7 +144,7 @@ class _Watch(TorchFunctionMode):
             )
             for number, part in enumerate(self.split(samples))
         ]
-        return torch.cat(outputs)
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
     def _copy(self, argument: Any, number: int) -> Any:
         """Return a trainable parameter under another name, whose gradient is that of one mini-batch alone."""
@@ -196,7 +197,7 @@ class _Linear(torch.autograd.Function):
             # Detached: rows that are kept must not keep the graph, which keeps what they are kept in.
             lefts, rights = watch.rows(back), watch.rows(samples.detach())
             products = [OuterProducts(left, right) for left, right in zip(lefts, rights, strict=True)]
-            pays = OuterProducts.pays(max(map(len, lefts)), weight.shape)  # for all mini-batches or for none
+            pays = OuterProducts.pays(max(map(len, lefts)), weight.shape)
             of_weight = watch.add(ctx.positions[0], products if pays else [each.dense() for each in products])
         if for_bias:
             of_bias = watch.add(ctx.positions[1], [rows.sum(0) for rows in watch.rows(back)])

@@ -63,8 +63,10 @@ class OuterProducts:
         """Return it with zeros for what is not finite."""
         return OuterProducts(*(each.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0) for each in (self.left, self.right)))
 
-    def dot(self, other: "OuterProducts") -> Tensor:
+    def dot(self, other: "OuterProducts | Tensor") -> Tensor:
         """Return the inner product of the two matrices."""
+        if isinstance(other, Tensor):
+            return torch.dot((self.left @ other).flatten(), self.right.flatten())
         return torch.dot((self.left @ other.left.T).flatten(), (self.right @ other.right.T).flatten())
 
     def dense(self) -> Tensor:

@@ -92,7 +92,7 @@ def ours(rule: Callable[..., GroupStep[Any]], **settings: Any) -> Callable[[Work
 
 
 def ours_at_once(rule: Callable[..., GroupStep[Any]]) -> Callable[[Work], Update]:
-    """Return what prepares an update by one of our rules, in one pass over all mini-batches."""
+    """Return what prepares an update by one of our rules, many mini-batches in one pass."""
 
     def prepare(work: Work) -> Update:
         network = work.network()
