@@ -272,7 +272,7 @@ def test_as_many_mini_batches_share_a_pass_as_fit(samples_per_pass, expected):
     assert seen == expected
 
 
-def test_on_a_cpu_64_samples_share_a_pass_unless_said_otherwise():
+def test_on_a_cpu_128_samples_share_a_pass_unless_said_otherwise():
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
     seen = []
 
@@ -280,8 +280,8 @@ def test_on_a_cpu_64_samples_share_a_pass_unless_said_otherwise():
         seen.append(len(batch[1]))
         return cross_entropy_of(model)(batch)
 
-    Bilevel(model, num_batches=K).step_at_once(group_of(3, 4, 4, sizes=(32,) * K), losses_of)
-    assert seen == [64, 64]
+    Bilevel(model, num_batches=K).step_at_once(group_of(3, 4, 4, sizes=(64,) * K), losses_of)
+    assert seen == [128, 128]
 
 
 @every_step

@@ -20,7 +20,7 @@ from deepbilevel.joined_batches import join_batches
 from deepbilevel.one_pass import run_in_one_pass
 
 Batch = TypeVar("Batch")
-_SAMPLES_PER_PASS_ON_CPU = 64  # more are not faster there, and need more memory (docs/performance.md)
+_SAMPLES_PER_PASS_ON_CPU = 128  # more are not faster there, and need more memory (docs/performance.md)
 
 
 class GroupStep(GroupCollector[ReportT]):
@@ -85,7 +85,7 @@ class GroupStep(GroupCollector[ReportT]):
                 iterator, of which the next ones are taken.
             losses_of: computes one loss per sample, forward pass included; given are the mini-batches of a pass in one.
             samples_per_pass: as many mini-batches share a pass as have so many samples together, and one at the least.
-                ``None``: 64 samples on a CPU, where more are not faster; elsewhere the whole group.
+                ``None``: 128 samples on a CPU, where more are not faster; elsewhere the whole group.
         """
         others = "a loss scaler" if self._scaling.is_on else None if self._share.is_alone else "other processes"
         if others is not None:

@@ -22,10 +22,10 @@ def bench(
         bool, typer.Option("--quick", help="Tiny networks and a few rounds, to see that all works; about a minute.")
     ] = False,
 ) -> None:
-    """Measure time and memory of one update, of a training run and of the start, beside plain loops and other packages.
+    r"""Measure time and memory of one update, of a training run and of the start, beside plain loops and other packages.
 
     Takes about a quarter of an hour, on one thread. Let nothing else run meanwhile. Other packages are compared with if
-    they are installed: pip install 'deepbilevel[bench]'
+    they are installed: pip install 'deepbilevel\[bench]'
 
     Example: deepbilevel bench --json bench.json
     """
