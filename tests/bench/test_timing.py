@@ -23,10 +23,10 @@ class Clock:
         return update
 
 
-def turns_of(speeds, budget, always=("base",), **others):
+def turns_of(speeds, budget, always=("base",), nearest=(), **others):
     clock = Clock()
     updates = {name: clock.worker(name, seconds) for name, seconds in speeds.items()} | others
-    return take_turns(updates, budget, always=always, clock=clock), clock.log
+    return take_turns(updates, budget, always=always, nearest=nearest, clock=clock), clock.log
 
 
 def test_slow_contenders_get_fewer_rounds_and_the_base_is_in_all_of_them():
@@ -39,6 +39,22 @@ def test_slow_contenders_get_fewer_rounds_and_the_base_is_in_all_of_them():
 def test_whatever_the_budget_everyone_has_a_round_and_the_base_has_all():
     turns, _ = turns_of({"base": 10, "slow": 50}, Budget(1.0, rounds=3))
     assert {name: len(seconds) for name, seconds in turns.seconds.items()} == {"base": 3, "slow": 1}
+
+
+def test_the_nearest_is_in_every_round_and_may_fail():
+    def fails():
+        raise ValueError("broken")
+
+    turns, _ = turns_of(
+        {"base": 10, "near": 50, "slow": 50}, Budget(1.0, rounds=3), nearest=("near", "gone", "absent"), gone=fails
+    )
+    assert {name: len(seconds) for name, seconds in turns.seconds.items()} == {
+        "base": 3,
+        "near": 3,
+        "slow": 1,
+        "gone": 0,
+    }
+    assert set(turns.failures) == {"gone"}
 
 
 def test_everyone_comes_first_in_turn_after_a_round_that_warms_up():

@@ -21,6 +21,7 @@ SGD = "SGD, one batch"
 ACCUMULATION = "gradient accumulation"
 BILEVEL = "bilevel"
 AT_ONCE = "bilevel, at once"
+FILTERING = "gradient-agreement-filtering"
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ OURS = (
     Contender("cross-validated", "ours", ours(CrossValidated)),
 )
 PEERS = (
-    Contender("gradient-agreement-filtering", "peer", peers.agreement_filtering),
+    Contender(FILTERING, "peer", peers.agreement_filtering),
     Contender("SAM, pytorch-optimizer", "peer", peers.sharpness_aware),
     Contender("learning to reweight, higher", "peer", peers.learning_to_reweight),
     Contender("UPGrad, torchjd.autojac", "peer", peers.jacobian_descent),
@@ -132,3 +133,5 @@ PEERS = (
 EVERYBODY = PLAIN + OURS + PEERS
 CLAIMED = (SGD, ACCUMULATION, BILEVEL, AT_ONCE)
 """Whom the claims are about."""
+NEAREST = (FILTERING,)
+"""Peers so near that one round does not tell who is faster."""

@@ -64,8 +64,8 @@ class Growth:
 BY_NUMBER, BY_SIZE, BY_PARAMETERS = "mini-batches in a group", "images in a mini-batch", "parameters (millions)"
 
 AXES = (
-    Axis(BY_NUMBER, tuple(Setting("cifarnet", k, 16) for k in (2, 4, 8, 16, 32))),
-    Axis(BY_SIZE, tuple(Setting("cifarnet", 8, size) for size in (4, 8, 16, 32, 64))),
+    Axis(BY_NUMBER, tuple(Setting("cifarnet", k, 16) for k in (2, 4, 8, 16))),
+    Axis(BY_SIZE, tuple(Setting("cifarnet", 8, size) for size in (4, 8, 16, 32))),
     Axis(BY_PARAMETERS, tuple(Setting(f"conv{width}", 8, 16) for width in (16, 32, 64, 128))),
 )
 

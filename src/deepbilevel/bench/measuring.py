@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from deepbilevel import __version__
-from deepbilevel.bench.contenders import ACCUMULATION, CLAIMED, EVERYBODY, SGD, Contender
+from deepbilevel.bench.contenders import ACCUMULATION, CLAIMED, EVERYBODY, NEAREST, SGD, Contender
 from deepbilevel.bench.growth import AXES, BY_NUMBER, Axis, Growth, measure_growth
 from deepbilevel.bench.memory import peaks_in_models
 from deepbilevel.bench.start_up import measure_start_up
@@ -52,7 +52,7 @@ FULL = Plan(
         (Setting("cifarnet", 8, 8), Budget(seconds=1.2, rounds=12)),
         (Setting("cifarnet", 8, 16), Budget(seconds=1.6, rounds=10)),
         # From here on a round takes up to minutes, so that most contenders have one.
-        (Setting("cifarnet", 8, 64), Budget(seconds=2.0, rounds=5, warm_up=False)),
+        (Setting("cifarnet", 8, 64), Budget(seconds=1.0, rounds=5, warm_up=False)),
         (Setting("inception", 8, 8), Budget(seconds=1.0, rounds=5, warm_up=False)),
         (Setting("inception", 8, 16), Budget(seconds=1.0, rounds=4, warm_up=False)),
         (Setting("inception", 8, 64), Budget(seconds=1.0, rounds=2, warm_up=False)),
@@ -60,7 +60,7 @@ FULL = Plan(
     ),
     memory=tuple(Setting("cifarnet", k, 4) for k in (2, 8, 32)),
     growth=(AXES, Budget(seconds=0.5, rounds=2, warm_up=False)),
-    num_images=4_096,
+    num_images=3_072,
     epochs=2,
     starts=5,
 )
@@ -172,7 +172,8 @@ def compare_updates(setting: Setting, budget: Budget, contenders: Sequence[Conte
             if contender.kind != "peer":
                 raise
             failures[contender.name] = reason(error)
-    turns = take_turns(updates, budget, always=[name for name in CLAIMED if name in updates])
+    always = [name for name in CLAIMED if name in updates]
+    turns = take_turns(updates, budget, always=always, nearest=NEAREST)
     return [_row(each, turns, failures | turns.failures) for each in contenders]
 
 

@@ -81,6 +81,7 @@ def take_turns(
     budget: Budget,
     *,
     always: Sequence[str],
+    nearest: Sequence[str] = (),
     clock: Clock = time.process_time,
 ) -> Turns:
     """Let everyone make an update in turn, round after round, as long as its seconds last.
@@ -89,6 +90,7 @@ def take_turns(
         updates: by name.
         budget: of each.
         always: who takes part in every round, because the claims are about it; its failure is the end.
+        nearest: who takes part in every round too, but may fail.
         clock: that tells seconds.
     """
     turns = Turns({name: {} for name in updates})
@@ -97,7 +99,7 @@ def take_turns(
     def has_a_turn(name: str, number: int) -> bool:
         if name in turns.failures:
             return False
-        return name in always or number == 0 or sum(turns.seconds[name].values()) < budget.seconds
+        return name in always or name in nearest or number == 0 or sum(turns.seconds[name].values()) < budget.seconds
 
     def take_turn(name: str) -> float:
         start = clock()

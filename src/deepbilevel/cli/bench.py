@@ -22,7 +22,7 @@ def bench(
         bool, typer.Option("--quick", help="Tiny networks and a few rounds, to see that all works; about a minute.")
     ] = False,
 ) -> None:
-    r"""Measure time and memory of one update, of a training run and of the start, beside plain loops and other packages.
+    r"""Measure time and memory of one update, a training run and the start, beside plain loops and other packages.
 
     Takes about a quarter of an hour, on one thread. Let nothing else run meanwhile. Other packages are compared with if
     they are installed: pip install 'deepbilevel\[bench]'
