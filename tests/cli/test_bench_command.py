@@ -6,7 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from deepbilevel.bench.contenders import EVERYBODY
+from deepbilevel.bench.contenders import CLAIMED, EVERYBODY, NEAREST
 from deepbilevel.cli.app import app
 
 
@@ -43,4 +43,46 @@ def test_everything_is_measured_and_written_down(tmp_path):
 def test_a_folder_that_is_not_there_is_refused_before_anything_is_measured(tmp_path):
     result = CliRunner().invoke(app, ["bench", "--json", str(tmp_path / "missing" / "bench.json")])
     assert result.exit_code == 2
+    assert "measuring" not in result.output
+
+
+def test_a_closer_look_measures_claims_alone(tmp_path):
+    file = tmp_path / "closer.json"
+    command = [
+        "bench",
+        "--setting",
+        "digit_cnn:3x2",
+        "--setting",
+        "digit_cnn:2x4",
+        "--rounds",
+        "4",
+        "--json",
+        str(file),
+    ]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    record = json.loads(file.read_text())
+    assert list(record["updates"]) == ["digit_cnn 3x2", "digit_cnn 2x4"]
+    for rows in record["updates"].values():
+        assert [row["name"] for row in rows] == [each.name for each in EVERYBODY if each.name in CLAIMED + NEAREST]
+        assert {row["rounds"] for row in rows if row["failed"] is None} == {4}
+    assert record["memory"] == {}
+    assert "peak memory" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--setting", "cifarnet 8x8"], "a setting is written as in cifarnet:8x16, got 'cifarnet 8x8'"),
+        (["--setting", "cifarnet:8"], "a setting is written as in cifarnet:8x16, got 'cifarnet:8'"),
+        (["--setting", "cifarnot:8x8"], "cifarnot"),
+        (["--setting", "cifarnet:1x8"], "at least 2 mini-batches of at least 1 image"),
+        (["--setting", "cifarnet:8x8", "--rounds", "0"], "--rounds"),
+        (["--setting", "cifarnet:8x8", "--quick"], "--quick"),
+    ],
+)
+def test_settings_that_cannot_be_measured_are_refused(options, said):
+    result = CliRunner().invoke(app, ["bench", *options])
+    assert result.exit_code != 0
+    assert said in " ".join(result.output.split())
     assert "measuring" not in result.output

@@ -4,7 +4,8 @@ A plan says what and for how long; nothing in it is left out silently: who fails
 """
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -49,11 +50,11 @@ class Plan:
 
 FULL = Plan(
     updates=(
-        (Setting("cifarnet", 8, 8), Budget(seconds=1.2, rounds=12)),
-        (Setting("cifarnet", 8, 16), Budget(seconds=1.6, rounds=10)),
+        (Setting("cifarnet", 8, 8), Budget(seconds=1.2, rounds=10)),
+        (Setting("cifarnet", 8, 16), Budget(seconds=1.4, rounds=8)),
         # From here on a round takes up to minutes, so that most contenders have one.
-        (Setting("cifarnet", 8, 64), Budget(seconds=1.0, rounds=5, warm_up=False)),
-        (Setting("inception", 8, 8), Budget(seconds=1.0, rounds=5, warm_up=False)),
+        (Setting("cifarnet", 8, 64), Budget(seconds=1.0, rounds=4, warm_up=False)),
+        (Setting("inception", 8, 8), Budget(seconds=1.0, rounds=4, warm_up=False)),
         (Setting("inception", 8, 16), Budget(seconds=1.0, rounds=4, warm_up=False)),
         (Setting("inception", 8, 64), Budget(seconds=1.0, rounds=2, warm_up=False)),
         (Setting("preact_resnet18", 8, 16), Budget(seconds=1.0, rounds=2, warm_up=False)),
@@ -62,7 +63,7 @@ FULL = Plan(
     growth=(AXES, Budget(seconds=0.5, rounds=2, warm_up=False)),
     num_images=3_072,
     epochs=2,
-    starts=5,
+    starts=4,
 )
 QUICK = Plan(
     updates=tuple(
@@ -133,11 +134,8 @@ def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Recor
         tell: is told what is measured next.
         keep: is given what there is after every part, for who is interrupted should not lose it all.
     """
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    keep_freed_memory()  # as the commands that train do
-    record = Record(machine=_machine())
-    try:
+    with _one_thread():
+        record = Record(machine=_machine())
         for setting, budget in plan.updates:
             tell(f"one update: {setting}")
             record.updates[str(setting)] = compare_updates(setting, budget)
@@ -155,9 +153,30 @@ def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Recor
         tell("start-up")
         record.start_up.update(measure_start_up(plan.starts))
         keep(record)
+    return record
+
+
+def look_closer(settings: Sequence[Setting], rounds: int, *, tell: Tell, keep: Callable[[Record], None]) -> Record:
+    """Time one update in many rounds, of those alone whom claims are about, and of the peers nearest to them."""
+    contenders = [each for each in EVERYBODY if each.name in CLAIMED + NEAREST]
+    with _one_thread():
+        record = Record(machine=_machine())
+        for setting in settings:
+            tell(f"one update: {setting}")
+            record.updates[str(setting)] = compare_updates(setting, Budget(0.0, rounds), contenders)
+            keep(record)
+    return record
+
+
+@contextmanager
+def _one_thread() -> Generator[None]:
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    keep_freed_memory()  # as the commands that train do
+    try:
+        yield
     finally:
         torch.set_num_threads(num_threads)
-    return record
 
 
 def compare_updates(setting: Setting, budget: Budget, contenders: Sequence[Contender] = EVERYBODY) -> list[Row]:

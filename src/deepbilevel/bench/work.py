@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from deepbilevel.choice import choose
 from deepbilevel.networks import NETWORKS, build_network
 
 Batch = tuple[Tensor, Tensor]
@@ -35,6 +36,22 @@ class Setting:
 
     def __str__(self) -> str:
         return f"{self.network} {self.num_batches}x{self.batch_size}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Setting":
+        """Read a setting as people write it.
+
+        >>> Setting.parse("cifarnet:8x16")
+        Setting(network='cifarnet', num_batches=8, batch_size=16)
+        """
+        network, _, group = text.partition(":")
+        if (numbers := re.fullmatch(r"(\d+)x(\d+)", group)) is None:
+            raise ValueError(f"a setting is written as in cifarnet:8x16, got {text!r}")
+        choose("network", network, list(NETWORKS))
+        num_batches, batch_size = map(int, numbers.groups())
+        if num_batches < 2 or batch_size < 1:
+            raise ValueError(f"a setting has at least 2 mini-batches of at least 1 image, got {text!r}")
+        return cls(network, num_batches, batch_size)
 
 
 @dataclass(frozen=True, eq=False)

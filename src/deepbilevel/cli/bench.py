@@ -21,6 +21,16 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny networks and a few rounds, to see that all works; about a minute.")
     ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--setting",
+            metavar="NETWORK:KxB",
+            help="Look closer at one setting, as cifarnet:8x16, and at nothing else: plain loops, bilevel, and the peer "
+            "nearest to it, in many rounds. Can be repeated.",
+        ),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="How many, with --setting.", min=1)] = 10,
 ) -> None:
     r"""Measure time and memory of one update, a training run and the start, beside plain loops and other packages.
 
@@ -29,7 +39,7 @@ def bench(
 
     Example: deepbilevel bench --json bench.json
     """
-    from deepbilevel.bench import FULL, QUICK, measure
+    from deepbilevel.bench import FULL, QUICK, Setting, look_closer, measure
     from deepbilevel.cli.watching import Lines
     from deepbilevel.replacement import write_text
 
@@ -42,25 +52,31 @@ def bench(
     if json_file is not None and not json_file.absolute().parent.is_dir():  # known now, not in a quarter of an hour
         raise typer.BadParameter(f"the folder of {json_file} does not exist; make it first", param_hint="--json")
 
+    if settings and quick:
+        raise typer.BadParameter("measures its own settings; drop it or --setting", param_hint="--quick")
+
     def keep(record: "Record") -> None:
         if json_file is not None:
             write_text(json_file, json.dumps(record.as_json(), indent=1) + "\n")
 
+    def tell(text: str) -> None:
+        typer.echo(f"measuring {text}", err=True)
+
     with errors_as_messages():
-        record = measure(
-            QUICK if quick else FULL,
-            listener=Unheard(),
-            tell=lambda text: typer.echo(f"measuring {text}", err=True),
-            keep=keep,
-        )
-    _print(record)
+        if settings:
+            record = look_closer([Setting.parse(each) for each in settings], rounds, tell=tell, keep=keep)
+        else:
+            record = measure(QUICK if quick else FULL, listener=Unheard(), tell=tell, keep=keep)
+    machine = record.machine
+    typer.echo(f"{machine['processor']}, one thread, torch {machine['torch']}, Python {machine['python']}")
+    _print_updates(record)
+    if not settings:
+        _print_rest(record)
     if json_file is not None:
         typer.echo(f"all figures: {json_file}")
 
 
-def _print(record: "Record") -> None:
-    machine = record.machine
-    typer.echo(f"{machine['processor']}, one thread, torch {machine['torch']}, Python {machine['python']}")
+def _print_updates(record: "Record") -> None:
     for setting, rows in record.updates.items():
         print_table(
             ("one update", "ms", "n", "to SGD", "half", "to accum.", "half"),
@@ -71,6 +87,9 @@ def _print(record: "Record") -> None:
         for row in rows:
             if row.failed is not None:
                 typer.echo(f"failed: {row.name}: {row.failed}")
+
+
+def _print_rest(record: "Record") -> None:
     settings = list(record.memory)
     print_table(
         ("peak memory", *settings),
