@@ -50,12 +50,12 @@ class Plan:
 
 FULL = Plan(
     updates=(
-        (Setting("cifarnet", 8, 8), Budget(seconds=1.2, rounds=10)),
-        (Setting("cifarnet", 8, 16), Budget(seconds=1.4, rounds=8)),
+        (Setting("cifarnet", 8, 8), Budget(seconds=1.2, rounds=9)),
+        (Setting("cifarnet", 8, 16), Budget(seconds=1.4, rounds=7)),
         # From here on a round takes up to minutes, so that most contenders have one.
-        (Setting("cifarnet", 8, 64), Budget(seconds=1.0, rounds=4, warm_up=False)),
-        (Setting("inception", 8, 8), Budget(seconds=1.0, rounds=4, warm_up=False)),
-        (Setting("inception", 8, 16), Budget(seconds=1.0, rounds=4, warm_up=False)),
+        (Setting("cifarnet", 8, 64), Budget(seconds=1.0, rounds=3, warm_up=False)),
+        (Setting("inception", 8, 8), Budget(seconds=1.0, rounds=3, warm_up=False)),
+        (Setting("inception", 8, 16), Budget(seconds=1.0, rounds=3, warm_up=False)),
         (Setting("inception", 8, 64), Budget(seconds=1.0, rounds=2, warm_up=False)),
         (Setting("preact_resnet18", 8, 16), Budget(seconds=1.0, rounds=2, warm_up=False)),
     ),

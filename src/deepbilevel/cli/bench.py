@@ -26,7 +26,7 @@ def bench(
         typer.Option(
             "--setting",
             metavar="NETWORK:KxB",
-            help="Look closer at one setting, as cifarnet:8x16, and at nothing else: plain loops, bilevel, and the peer "
+            help="Look closer at one setting, as cifarnet:8x16, and at nothing else: plain loops, bilevel, the peer "
             "nearest to it, in many rounds. Can be repeated.",
         ),
     ] = None,
