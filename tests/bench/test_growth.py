@@ -2,7 +2,16 @@
 
 import pytest
 
-from deepbilevel.bench.growth import AXES, BY_NUMBER, BY_PARAMETERS, Axis, least_seconds, least_work, measure_growth
+from deepbilevel.bench.growth import (
+    AXES,
+    BY_NUMBER,
+    BY_PARAMETERS,
+    Axis,
+    Rates,
+    least_seconds,
+    least_work,
+    measure_growth,
+)
 from deepbilevel.bench.timing import Spread
 from deepbilevel.bench.work import Setting, Work
 
@@ -29,7 +38,10 @@ def test_the_arithmetic_of_all_passes_and_the_bytes_of_the_rule_are_counted():
     first_needs_no_gradient_of_its_images = 2 * 32 * 32 * 25 * 3 * 2
     assert operations == 3 * 2 * (3 * forward - first_needs_no_gradient_of_its_images)
     assert num_bytes == (3 * 3 + 4 * 2 + 5) * work.num_parameters * 4
-    assert least_seconds(work) > 0
+    assert least_seconds(work, Rates(1e-9, 1e-10)) == pytest.approx(1e-9 * operations + 1e-10 * num_bytes)
+    rates = Rates.of_this_machine(1000)
+    assert rates.seconds_per_operation > 0
+    assert rates.seconds_per_byte > 0
 
 
 def test_costs_are_told_per_image_in_microseconds():
@@ -52,3 +64,11 @@ def test_costs_are_told_per_image_in_microseconds():
     assert told == [f"growth with {BY_NUMBER}: conv2 {k}x2" for k in (2, 4)]
     (by_parameters,) = measure_growth(Axis(BY_PARAMETERS, axis.settings[:1]), seconds_of, told.append).points
     assert by_parameters.x == Work.of(axis.settings[0]).num_parameters / 1e6
+
+
+def test_a_limit_does_not_rise_where_the_machine_was_disturbed(monkeypatch):
+    rates = iter([Rates(1e-9, 0.0), Rates(5e-9, 0.0)])
+    monkeypatch.setattr(Rates, "of_this_machine", lambda num_parameters: next(rates))
+    axis = Axis(BY_NUMBER, (Setting("conv2", 2, 2), Setting("conv2", 4, 2)))
+    first, second = measure_growth(axis, lambda *_: {}, lambda _: None).points
+    assert first.limit == pytest.approx(second.limit)  # per image as much work, at the better rate

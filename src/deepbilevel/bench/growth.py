@@ -74,7 +74,8 @@ def measure_growth(
     axis: Axis, seconds_of: Callable[[Setting, Sequence[Contender]], dict[str, Spread]], tell: Callable[[str], None]
 ) -> Growth:
     """Measure every point of an axis; ``seconds_of`` tells what one update of each contender takes."""
-    points: list[Point] = []
+    points: list[tuple[float, str, dict[str, Spread]]] = []
+    work_and_rates: list[tuple[Work, Rates]] = []
     for setting in axis.settings:
         tell(f"growth with {axis.name}: {setting}")
         work = Work.of(setting)
@@ -84,18 +85,38 @@ def measure_growth(
             name: Spread(*(1e6 * each / images for each in (seconds.median, seconds.low, seconds.high)))
             for name, seconds in seconds_of(setting, COMPARED).items()
         }
-        points.append(Point(float(x), str(setting), found, 1e6 * least_seconds(work) / images))
-    return Growth(axis.name, points)
+        points.append((float(x), str(setting), found))
+        work_and_rates.append((work, Rates.of_this_machine(work.num_parameters)))
+    # A limit may not rise because somebody else used the machine when it was measured.
+    multiplying = min(rates.seconds_per_operation for _, rates in work_and_rates)
+    limits = [
+        1e6
+        * least_seconds(work, Rates(multiplying, rates.seconds_per_byte))
+        / sum(len(each[1]) for each in work.batches)
+        for work, rates in work_and_rates
+    ]
+    return Growth(axis.name, [Point(*point, limit) for point, limit in zip(points, limits, strict=True)])
 
 
-def least_seconds(work: Work) -> float:
-    """Return the seconds of processor time that one bilevel update takes on this machine at the very least."""
+@dataclass(frozen=True)
+class Rates:
+    """What a machine can do at the best: multiply large matrices, and copy as many numbers as a model has."""
+
+    seconds_per_operation: float
+    seconds_per_byte: float
+
+    @classmethod
+    def of_this_machine(cls, num_parameters: int) -> "Rates":
+        """Measure them."""
+        copied, square = torch.empty(num_parameters), torch.rand(_MATRIX, _MATRIX)
+        multiplying, copying = _fastest(lambda: square @ square), _fastest(lambda: copied.clone())
+        return cls(multiplying / (2 * _MATRIX**3), copying / (2 * copied.nbytes))
+
+
+def least_seconds(work: Work, rates: Rates) -> float:
+    """Return the seconds of processor time that one bilevel update takes at the very least."""
     operations, num_bytes = least_work(work)
-    copied = torch.empty(work.num_parameters)
-    copying = _fastest(lambda: copied.clone())
-    square = torch.rand(_MATRIX, _MATRIX)
-    multiplying = _fastest(lambda: square @ square)
-    return operations * multiplying / (2 * _MATRIX**3) + num_bytes * copying / (2 * copied.nbytes)
+    return operations * rates.seconds_per_operation + num_bytes * rates.seconds_per_byte
 
 
 def least_work(work: Work) -> tuple[int, int]:
