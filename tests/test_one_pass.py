@@ -261,27 +261,22 @@ def test_nothing_of_a_group_is_left_behind():
     [(None, [12]), (12, [12]), (11, [9, 3]), (6, [6, 6]), (5, [3, 3, 3, 3]), (1, [3, 3, 3, 3])],
 )
 def test_as_many_mini_batches_share_a_pass_as_fit(samples_per_pass, expected):
-    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
-    seen = []
-
-    def losses_of(batch):
-        seen.append(len(batch[1]))
-        return cross_entropy_of(model)(batch)
-
-    Bilevel(model, num_batches=K).step_at_once(group_of(3, 4, 4), losses_of, samples_per_pass=samples_per_pass)
-    assert seen == expected
+    assert sizes_of_passes(group_of(3, 4, 4), samples_per_pass=samples_per_pass) == expected
 
 
 def test_on_a_cpu_128_samples_share_a_pass_unless_said_otherwise():
-    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double()
-    seen = []
+    assert sizes_of_passes(group_of(3, 4, 4, sizes=(64,) * K)) == [128, 128]
+
+
+def sizes_of_passes(group, **settings):
+    model, seen = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double(), []
 
     def losses_of(batch):
         seen.append(len(batch[1]))
         return cross_entropy_of(model)(batch)
 
-    Bilevel(model, num_batches=K).step_at_once(group_of(3, 4, 4, sizes=(64,) * K), losses_of)
-    assert seen == [128, 128]
+    Bilevel(model, num_batches=K).step_at_once(group, losses_of, **settings)
+    return seen
 
 
 @every_step

@@ -3,8 +3,8 @@
 Samples do not meet in a network, so the activations of many mini-batches can be computed at once; only where a
 parameter comes in must its gradient be taken mini-batch by mini-batch. This module watches torch's functions while the
 loss is computed and does so for the ones it knows. It never looks at modules, and does not know what becomes of
-gradients.
-Whatever else uses a parameter runs as ever, and its gradient arrives in ``.grad``: there it is noticed and refused.
+gradients. Whatever else uses a parameter runs as ever, and its gradient arrives in ``.grad``: there it is noticed and
+refused.
 
 - Linear layers keep what goes in and what comes back (``outer_products.py``) and multiply nothing out.
 - Convolutions compute all images at once, forward and backward, and only their weights' gradients in parts.
