@@ -78,8 +78,8 @@ class ChannelsLast(nn.Module):
         return x.contiguous(memory_format=torch.channels_last)
 
 
-def pixelwise(convolution, num_features):
-    """Return layers in which pixels are rows, on the way back too: pooling keeps its input's order."""
+def channels_last(convolution, num_features):
+    """Return layers in which the channels of a pixel lie together, on the way back too: pooling keeps the order."""
     return nn.Sequential(ChannelsLast(), convolution, nn.MaxPool2d(1), nn.Flatten(), nn.Linear(num_features, 2))
 
 
@@ -94,11 +94,9 @@ LAYERS = {
     "reflected padding": lambda: nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"), nn.Flatten(), nn.Linear(64, 2)
     ),
-    "pixel by pixel": lambda: pixelwise(nn.Conv2d(3, 5, 1), 80),
-    "pixel by pixel, strided": lambda: pixelwise(nn.Conv2d(3, 5, 1, stride=2, bias=False), 20),
-    "pixel by pixel, padded": lambda: pixelwise(nn.Conv2d(3, 5, 1, padding=1), 180),
-    "not pixel by pixel": lambda: pixelwise(nn.Conv2d(3, 5, 3), 20),
-    "pixel by pixel, in groups": lambda: pixelwise(nn.Conv2d(3, 6, 1, groups=3), 96),
+    "channels last": lambda: channels_last(nn.Conv2d(3, 5, 3), 20),
+    "channels last, single pixels": lambda: channels_last(nn.Conv2d(3, 5, 1, stride=2, bias=False), 20),
+    "channels last, in groups": lambda: channels_last(nn.Conv2d(3, 6, 1, padding=1, groups=3), 216),
     "one axis": lambda: nn.Sequential(nn.Flatten(2), nn.Conv1d(3, 2, 5, bias=False), nn.Flatten(), nn.Linear(24, 2)),
     "three axes": lambda: nn.Sequential(
         nn.Unflatten(1, (1, 3)), nn.Conv3d(1, 2, 2, padding=(1, 0, 0)), nn.Flatten(), nn.Linear(72, 2)

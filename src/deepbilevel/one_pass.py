@@ -243,38 +243,30 @@ class _Convolution(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         images, weight = ctx.saved_tensors
         watch, (back,) = ctx.watch, returned
+        weight = _laid_out_like(back, weight)
         for_images, for_weight, for_bias = ctx.needs_input_grad[:3]
 
         pairs = zip(watch.split(back), watch.split(images), strict=True)
-        if _is_linear(weight, ctx.settings) and _pixels(back).is_contiguous():
-            # For few images, and where pixels are rows already, products are much faster.
-            rows = [(_pixels(left).flatten(0, -2), _pixels(right).flatten(0, -2)) for left, right in pairs]
-            parts = [
-                (None, (left.T @ right).view_as(weight), left.sum(0) if for_bias else None) for left, right in rows
-            ]
-        else:
-            parts = [_convolve_back(*pair, weight, ctx.settings, [False, for_weight, for_bias]) for pair in pairs]
+        parts = [_convolve_back(*pair, weight, ctx.settings, [False, for_weight, for_bias]) for pair in pairs]
         of_weight = watch.add(ctx.positions[0], [part[1] for part in parts]) if for_weight else None
         of_bias = watch.add(ctx.positions[1], [part[2] for part in parts]) if for_bias else None
         of_images = _convolve_back(back, images, weight, ctx.settings, [True, False, False])[0] if for_images else None
         return of_images, of_weight, of_bias, None, None
 
 
-def _is_linear(weight: Tensor, settings: tuple[Any, ...]) -> bool:
-    """Whether a convolution treats each pixel on its own, as a linear layer would."""
-    strides, paddings, *_, groups = settings
-    return weight.shape[2:].numel() == 1 and set(strides) == {1} and not any(paddings) and groups == 1
-
-
-def _pixels(images: Tensor) -> Tensor:
-    return images.movedim(1, -1)
+def _laid_out_like(back: Tensor, weight: Tensor) -> Tensor:
+    """Return a weight as torch wants it beside such images; it would otherwise copy it for every mini-batch."""
+    weight = weight.to(back.dtype)
+    if back.dim() == 4 and back.is_contiguous(memory_format=torch.channels_last):
+        return weight.contiguous(memory_format=torch.channels_last)
+    return weight
 
 
 def _convolve_back(
     back: Tensor, images: Tensor, weight: Tensor, settings: tuple[Any, ...], wanted: list[bool]
 ) -> Sequence[Tensor]:
     """Return the gradients of images, weight and bias that are wanted."""
-    return torch.ops.aten.convolution_backward(back, images, weight.to(back.dtype), [len(weight)], *settings, wanted)
+    return torch.ops.aten.convolution_backward(back, images, weight, [len(weight)], *settings, wanted)
 
 
 _SPECIAL: Mapping[Callable[..., Any], Callable[..., Tensor]] = {

@@ -80,7 +80,8 @@ def measure_growth(
         tell(f"growth with {axis.name}: {setting}")
         work = Work.of(setting)
         images = setting.num_batches * setting.batch_size
-        x = {BY_NUMBER: setting.num_batches, BY_SIZE: setting.batch_size}.get(axis.name, work.num_parameters / 1e6)
+        millions = float(f"{work.num_parameters / 1e6:.3g}")  # more digits would only crowd an axis
+        x = {BY_NUMBER: setting.num_batches, BY_SIZE: setting.batch_size}.get(axis.name, millions)
         found = {
             name: Spread(*(1e6 * each / images for each in (seconds.median, seconds.low, seconds.high)))
             for name, seconds in seconds_of(setting, COMPARED).items()
