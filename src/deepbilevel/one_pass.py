@@ -243,7 +243,7 @@ class _Convolution(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         images, weight = ctx.saved_tensors
         watch, (back,) = ctx.watch, returned
-        weight = _laid_out_like(back, weight)
+        weight = _laid_out_like(images, weight.to(back.dtype))
         for_images, for_weight, for_bias = ctx.needs_input_grad[:3]
 
         pairs = zip(watch.split(back), watch.split(images), strict=True)
@@ -254,10 +254,9 @@ class _Convolution(torch.autograd.Function):
         return of_images, of_weight, of_bias, None, None
 
 
-def _laid_out_like(back: Tensor, weight: Tensor) -> Tensor:
+def _laid_out_like(images: Tensor, weight: Tensor) -> Tensor:
     """Return a weight as torch wants it beside such images; it would otherwise copy it for every mini-batch."""
-    weight = weight.to(back.dtype)
-    if back.dim() == 4 and back.is_contiguous(memory_format=torch.channels_last):
+    if images.dim() == 4 and images.is_contiguous(memory_format=torch.channels_last):
         return weight.contiguous(memory_format=torch.channels_last)
     return weight
 

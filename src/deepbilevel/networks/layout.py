@@ -6,8 +6,8 @@ from torch import Tensor
 def channels_last_on_cpu(images: Tensor) -> Tensor:
     """Return the same images, on a CPU with the channels of a pixel beside each other.
 
-    There CifarNet's convolutions run up to 1.6 times as fast, the small Inception takes a sixth less time and PreAct
-    ResNet-18 a twentieth (docs/performance.md). Parameters stay as they are, so nobody has to know.
+    There CifarNet's convolutions run up to 1.6 times as fast, and the small Inception takes a sixth less time
+    (docs/performance.md). Not so networks with large kernels: torch puts each gradient of theirs into order, slowly.
     """
     if images.device.type != "cpu":
         return images

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deepbilevel.networks.checks import ImageShape, check_images, check_num_classes
-from deepbilevel.networks.layout import channels_last_on_cpu
 
 
 class PreActBlock(nn.Module):
@@ -53,8 +52,7 @@ class PreActResNet18(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return one score per class, ``[batch, num_classes]``."""
         check_images(images, self.input_shape)
-        x = self.stages(self.stem(channels_last_on_cpu(images)))
-        return self.fc(self.dropout(x.mean(dim=(2, 3))))
+        return self.fc(self.dropout(self.stages(self.stem(images)).mean(dim=(2, 3))))
 
 
 def preact_resnet18(num_classes: int = 10) -> PreActResNet18:
