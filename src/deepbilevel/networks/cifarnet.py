@@ -5,7 +5,6 @@ from torch.nn import functional as F
 
 from deepbilevel.networks.checks import ImageShape, check_images, check_num_classes
 from deepbilevel.networks.initialisation import fill_truncated_normal
-from deepbilevel.networks.layout import channels_last_on_cpu
 from deepbilevel.networks.padding import SameConv2d, SameMaxPool2d
 from deepbilevel.networks.response_norm import ResponseNorm
 
@@ -41,7 +40,11 @@ class CifarNet(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return one score per class, ``[batch, num_classes]``."""
         check_images(images, self.input_shape)
-        x = self.norm1(self.pool(F.relu(self.conv1(channels_last_on_cpu(images)))))
+        if images.device.type == "cpu":
+            # A CPU runs these convolutions up to 1.6 times as fast with the channels last. Two transpositions, because
+            # vmap has no `contiguous(memory_format=...)`.
+            images = images.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+        x = self.norm1(self.pool(F.relu(self.conv1(images))))
         x = self.pool(self.norm2(F.relu(self.conv2(x))))
         x = self.dropout(F.relu(self.fc1(x.flatten(1))))
         return self.fc3(F.relu(self.fc2(x)))

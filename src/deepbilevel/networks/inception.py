@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from deepbilevel.networks.batch_norm import ShiftBatchNorm2d
 from deepbilevel.networks.checks import ImageShape, check_images, check_num_classes
 from deepbilevel.networks.initialisation import fill_he_normal
-from deepbilevel.networks.layout import channels_last_on_cpu
 from deepbilevel.networks.padding import SameConv2d, SameMaxPool2d
 
 
@@ -91,7 +90,7 @@ class SmallInception(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return one score per class, ``[batch, num_classes]``."""
         check_images(images, self.input_shape)
-        x = self.body(self.stem(channels_last_on_cpu(images)))
+        x = self.body(self.stem(images))
         return self.fc(self.dropout(x.mean(dim=(2, 3))))
 
 
