@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from deepbilevel import Bilevel
 from deepbilevel.bench.counting import LiveBytes
 from deepbilevel.gradients import multiply_out
+from deepbilevel.networks.batch_norm import ShiftBatchNorm2d
 from deepbilevel.one_pass import run_in_one_pass
 from deepbilevel.outer_products import OuterProducts
 from tests.contracts.loop import every_step
@@ -103,6 +104,13 @@ LAYERS = {
     ),
     "transposed": lambda: nn.Sequential(nn.ConvTranspose2d(3, 2, 2), nn.Flatten(), nn.Linear(50, 2)),
     "batch normalisation": lambda: nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.BatchNorm1d(48), nn.Linear(48, 2)),
+    "batch normalisation, channels last": lambda: nn.Sequential(channels_last(nn.BatchNorm2d(3), 48)),
+    "batch normalisation behind a layer": lambda: nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(16, 2)
+    ),
+    "batch normalisation without scale": lambda: nn.Sequential(
+        nn.Conv2d(3, 4, 3), ShiftBatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2)
+    ),
     "other normalisations": lambda: nn.Sequential(
         nn.GroupNorm(3, 3), nn.LayerNorm([4, 4]), nn.InstanceNorm2d(3, affine=True), nn.Flatten(), nn.Linear(48, 2)
     ),
@@ -154,7 +162,7 @@ def test_mini_batches_may_differ_in_size():
     )
 
 
-@pytest.mark.parametrize("frozen", ["0.weight", "0.bias", "1.weight", "3.weight", "3.bias"])
+@pytest.mark.parametrize("frozen", ["0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"])
 def test_frozen_parameters_have_no_gradient(frozen):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2)).double()
     model.get_parameter(frozen).requires_grad_(False)
@@ -185,6 +193,32 @@ def test_running_statistics_are_those_of_one_mini_batch_after_another():
     Bilevel(other, num_batches=K).step_over(group, lambda batch: cross_entropy_of(other)(batch).mean())
     for name in ("running_mean", "running_var"):
         torch.testing.assert_close(getattr(model[0], name), getattr(other[0], name), rtol=1e-12, atol=1e-12)
+
+
+def test_batch_normalisation_that_is_evaluated_uses_its_running_statistics():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2)).double()
+    model[1].eval()
+    assert_same(model, group_of(3, 4, 4))
+    assert model[1].running_mean.eq(0).all()
+
+
+def test_a_mini_batch_with_one_number_per_channel_cannot_be_normalised():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 5), nn.BatchNorm1d(5), nn.Linear(5, 2)).double()
+    with pytest.raises(ValueError, match=r"one number per channel, in a mini-batch of shape \(1, 5\)"):
+        Bilevel(model, num_batches=K).step_at_once(group_of(3, 4, 4, sizes=(2, 2, 1, 2)), cross_entropy_of(model))
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_autocast_around_batch_normalisation_gives_the_same_but_for_rounding():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
+    group = [(x.float(), y) for x, y in group_of(3, 4, 4, sizes=(6,) * K)]
+
+    def criterion(x, y, **how):
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.cross_entropy(model(x), y, **how)
+
+    (gradient, _), (own_gradient, _) = in_two_ways(model, group, criterion=criterion)
+    assert (own_gradient - gradient).norm() < 0.1 * gradient.norm()
 
 
 @pytest.mark.parametrize("solver", ["diagonal", "exact"])

@@ -37,8 +37,10 @@ def test_gradients_that_a_loss_computes_for_itself_do_not_count(mislead):
     )
 
 
-def test_activations_may_be_kept_elsewhere():
+@pytest.mark.parametrize("norm", [nn.Identity, lambda: nn.BatchNorm1d(16)], ids=["", "batch normalisation"])
+def test_activations_may_be_kept_elsewhere(norm):
     model = network()
+    model.insert(2, norm().double())
 
     def criterion(x, y, **how):
         with save_on_cpu():
@@ -49,8 +51,13 @@ def test_activations_may_be_kept_elsewhere():
 
 @pytest.mark.parametrize(
     "layers",
-    [(nn.Flatten(2), nn.Linear(16, 5)), (nn.Flatten(2), nn.Conv1d(3, 5, 2)), (nn.Conv2d(3, 5, 2),)],
-    ids=["linear", "one axis", "two axes"],
+    [
+        (nn.Flatten(2), nn.Linear(16, 5)),
+        (nn.Flatten(2), nn.Conv1d(3, 5, 2)),
+        (nn.Conv2d(3, 5, 2),),
+        (nn.Conv2d(3, 5, 2), nn.BatchNorm2d(5)),
+    ],
+    ids=["linear", "one axis", "two axes", "batch normalisation"],
 )
 def test_outputs_may_be_changed_in_place(layers):
     model = nn.Sequential(*layers, nn.ReLU(inplace=True), nn.Flatten(), nn.LazyLinear(2)).double()

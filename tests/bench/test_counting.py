@@ -12,6 +12,8 @@ from deepbilevel.bench.counting import LiveBytes, count_work
     [
         (lambda x: x.add_(1), 1, 2, 0),
         (lambda x: x + 1, 1, 2, 1),
+        (lambda x: torch.neg(x[:500], out=x[500:]), 1, 1, 0),  # a half is read, and a half is written
+        (lambda x: torch.empty_like(x), 1, 0, 1),
         (lambda x: torch.dot(x, x), 1, 1, 0),  # read once
         (lambda x: torch.dot(x[:500], x[500:]), 1, 1, 0),  # two halves
         (lambda x: x.view(10, 100).t().detach(), 0, 0, 0),

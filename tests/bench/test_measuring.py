@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from deepbilevel import Bilevel
-from deepbilevel.bench.contenders import OURS, PLAIN, Contender
+from deepbilevel.bench.contenders import AT_ONCE, BILEVEL, FILTERING, OURS, PLAIN, Contender
+from deepbilevel.bench.counted_updates import ALLOCATED, MOVED, OPERATIONS, count_updates
 from deepbilevel.bench.measuring import compare_updates
 from deepbilevel.bench.memory import ONE_MINI_BATCH, peaks_in_models
 from deepbilevel.bench.timing import Budget
@@ -21,6 +22,23 @@ def test_bilevel_needs_two_model_sized_buffers_more_than_sgd_for_any_number_of_m
         assert many[name] == pytest.approx(few[name], abs=0.05)
     assert many["bilevel, exact"] == pytest.approx(few["bilevel, exact"] + 24, abs=0.1)
     assert many["SGD, one batch"] > few["SGD, one batch"] + 5
+
+
+def test_counted_is_what_comes_on_top_of_accumulation():
+    counted = count_updates(Setting("digit_cnn", 8, 2))
+    assert {BILEVEL, AT_ONCE} <= set(counted) <= {BILEVEL, AT_ONCE, FILTERING}
+    ours = counted[BILEVEL]
+    # As pinned by test_counted_work.py: 46 model sizes are moved for 8 mini-batches, of which accumulation moves 21.
+    assert ours[MOVED] == pytest.approx(25, abs=1)
+    assert ours[ALLOCATED] < 1
+    assert counted[AT_ONCE][OPERATIONS] < ours[OPERATIONS]
+
+
+def test_agreement_filtering_does_more_than_bilevel():
+    pytest.importorskip("gradient_agreement_filtering", reason="pip install 'deepbilevel[bench]'")
+    counted = count_updates(Setting("digit_cnn", 8, 2))
+    for kind in (OPERATIONS, MOVED, ALLOCATED):
+        assert counted[FILTERING][kind] > counted[BILEVEL][kind]
 
 
 def test_a_peer_that_cannot_be_prepared_or_run_has_a_row_with_the_reason():

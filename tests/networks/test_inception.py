@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from deepbilevel.networks import inception, inception_zhang
+from deepbilevel.networks import inception, inception_half, inception_zhang
 from deepbilevel.networks.batch_norm import ShiftBatchNorm2d
 from deepbilevel.networks.inception import DownModule, InceptionModule
 
@@ -41,6 +41,15 @@ def test_modules_are_those_of_the_papers_figure(build):
     kinds = [type(module) for module in build().body]
     one, down = InceptionModule, DownModule
     assert kinds == [one, one, down, one, one, one, one, down, one, one]
+
+
+def test_the_narrow_one_has_half_the_channels_everywhere():
+    wide, narrow = (
+        [module.out_channels for module in build().modules() if isinstance(module, nn.Conv2d)]
+        for build in (inception, inception_half)
+    )
+    assert [2 * channels for channels in narrow] == wide
+    assert inception_half(100)(torch.zeros(1, 3, 29, 29)).shape == (1, 100)
 
 
 def test_a_down_module_puts_the_convolution_before_the_pool():

@@ -63,14 +63,24 @@ def test_places_stay_and_runs_stay_different(experiment, scale):
     ]
 
 
-def test_compact_is_part_of_the_images_and_the_same_learning_rate_after_as_many_images():
-    for paper, own in pairs(find_experiment("table1"), COMPACT):
-        is_cifarnet = own.network.name == "cifarnet"
-        assert (own.data.limit, own.data.test_limit) == ((5_000, 2_000) if is_cifarnet else (2_000, 1_000))
-        assert own.epochs == (40 if is_cifarnet else 30)
+def test_compact_cifarnet_has_the_same_learning_rate_after_as_many_images():
+    cifarnet = [pair for pair in pairs(find_experiment("table1"), COMPACT) if pair[0].network.name == "cifarnet"]
+    assert len(cifarnet) == 12
+    for paper, own in cifarnet:
+        assert (own.data.limit, own.data.test_limit, own.epochs) == (5_000, 2_000, 40)
         assert isinstance(own.schedule, Exponential)
         seen = own.data.limit / 50_000  # of the paper's epochs, after one of ours
         assert own.schedule.factor_per_epoch == pytest.approx(paper.schedule.factor_per_epoch**seen)
+
+
+def test_compact_inception_is_narrow_and_has_all_epochs_of_the_paper_and_its_schedule():
+    inception = [pair for pair in pairs(find_experiment("table1"), COMPACT) if pair[0].network.name == "inception"]
+    assert len(inception) == 12
+    for paper, own in inception:
+        assert (own.data.limit, own.data.test_limit, own.epochs) == (2_500, 2_000, 200)
+        assert own.network.name == "inception_half"
+        assert own.schedule == paper.schedule
+        assert own.optimizer == paper.optimizer
 
 
 def test_compact_fractions_of_voc_stay_fractions():
@@ -93,6 +103,11 @@ def test_a_scale_says_in_a_sentence_what_it_reduced():
     assert COMPACT.describe(cifarnet) == (
         "5,000 of 50,000 training images, 2,000 of 10,000 test images, 40 of 200 epochs, the learning rate falling per "
         "image seen as in the paper, so that it ends higher, evaluated every 4 epochs"
+    )
+    inception = find_experiment("table1").cells()[2].spec
+    assert COMPACT.describe(inception) == (
+        "2,500 of 50,000 training images, 2,000 of 10,000 test images, 200 of 200 epochs, evaluated every 10 epochs, "
+        "inception_half instead of inception"
     )
     alexnet = find_experiment("imagenet").cells()[0].spec
     assert SMOKE.describe(alexnet) == (

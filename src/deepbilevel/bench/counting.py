@@ -21,7 +21,8 @@ class CountedWork:
 
     Attributes:
         operations: how many were dispatched, views aside.
-        bytes_moved: read and written by all of them; a tensor that is changed in place is read and written.
+        bytes_moved: read and written by all of them; a tensor that is changed in place is read and written, and one
+            that is given to hold the result (``out=``) written only.
         bytes_allocated: of all storages that were made, however short they lived.
     """
 
@@ -35,6 +36,9 @@ class CountedWork:
             self.bytes_moved - other.bytes_moved,
             self.bytes_allocated - other.bytes_allocated,
         )
+
+
+_UNTOUCHED = ("aten.empty", "aten.new_empty")  # allocate, and neither read nor write
 
 
 class _Dispatched(TorchDispatchMode):
@@ -53,16 +57,18 @@ class _Dispatched(TorchDispatchMode):
         if any(alias is not None and not alias.is_write for alias in returns):
             return result  # a view
         self.names[str(func)] += 1
-        given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | dict(kwargs)
-        read = _sizes(given.values())
+        arguments = func._schema.arguments
+        given = dict(zip((argument.name for argument in arguments), args, strict=False)) | dict(kwargs)
+        read = _sizes(given.get(argument.name) for argument in arguments if not argument.is_out)
         written = _sizes(
             given.get(argument.name)
-            for argument in func._schema.arguments
+            for argument in arguments
             if argument.alias_info is not None and argument.alias_info.is_write
         )
-        made = {place: size for place, size in _sizes([result]).items() if place not in read}
-        self.bytes_moved += sum(read.values()) + sum(written.values()) + sum(made.values())
+        made = {place: size for place, size in _sizes([result]).items() if place not in read | written}
         self.bytes_allocated += sum(made.values())
+        if not str(func).startswith(_UNTOUCHED):
+            self.bytes_moved += sum(read.values()) + sum(written.values()) + sum(made.values())
         return result
 
 
@@ -74,6 +80,8 @@ def count_work(action: Callable[[], object]) -> CountedWork:
     CountedWork(operations=1, bytes_moved=8000, bytes_allocated=0)
     >>> count_work(lambda: numbers.view(10, 100) + 1)
     CountedWork(operations=1, bytes_moved=8000, bytes_allocated=4000)
+    >>> count_work(lambda: torch.empty_like(numbers))
+    CountedWork(operations=1, bytes_moved=0, bytes_allocated=4000)
     """
     with _Dispatched() as counted:
         action()

@@ -15,6 +15,7 @@ import torch
 
 from deepbilevel import __version__
 from deepbilevel.bench.contenders import ACCUMULATION, CLAIMED, EVERYBODY, NEAREST, SGD, Contender
+from deepbilevel.bench.counted_updates import count_updates
 from deepbilevel.bench.growth import AXES, BY_NUMBER, Axis, Growth, measure_growth
 from deepbilevel.bench.memory import peaks_in_models
 from deepbilevel.bench.start_up import measure_start_up
@@ -33,6 +34,7 @@ class Plan:
 
     Attributes:
         updates: settings in which one update is timed, and for how long.
+        counted: settings in which the work of an update is counted.
         memory: settings in which memory is counted.
         growth: along which axes cost is followed, and for how long each contender is timed at a point.
         num_images: of the training run.
@@ -41,6 +43,7 @@ class Plan:
     """
 
     updates: tuple[tuple[Setting, Budget], ...]
+    counted: tuple[Setting, ...]
     memory: tuple[Setting, ...]
     growth: tuple[tuple[Axis, ...], Budget]
     num_images: int
@@ -59,6 +62,8 @@ FULL = Plan(
         (Setting("inception", 8, 64), Budget(seconds=1.0, rounds=2, warm_up=False)),
         (Setting("preact_resnet18", 8, 16), Budget(seconds=1.0, rounds=2, warm_up=False)),
     ),
+    # Small mini-batches: what comes on top of the passes does not depend on their size.
+    counted=tuple(Setting(network, 8, 2) for network in ("cifarnet", "inception", "preact_resnet18")),
     memory=tuple(Setting("cifarnet", k, 4) for k in (2, 8, 32)),
     growth=(AXES, Budget(seconds=0.5, rounds=2, warm_up=False)),
     num_images=3_072,
@@ -69,6 +74,7 @@ QUICK = Plan(
     updates=tuple(
         (setting, Budget(seconds=0.1, rounds=5)) for setting in (Setting("digit_cnn", 4, 4), Setting("cifarnet", 2, 2))
     ),
+    counted=(Setting("digit_cnn", 4, 4),),
     memory=tuple(Setting("digit_cnn", k, 4) for k in (2, 8, 32)),
     growth=((Axis(BY_NUMBER, (Setting("digit_cnn", 2, 4), Setting("digit_cnn", 4, 4))),), Budget(0.1, rounds=5)),
     num_images=256,
@@ -107,6 +113,7 @@ class Record:
     Attributes:
         machine: where.
         updates: rows by setting.
+        counted: by setting, what contenders do beyond gradient accumulation.
         memory: peaks by setting, in multiples of the model's size.
         growth: how cost grows, and what must be paid.
         training: what a run costs, and its parts.
@@ -115,6 +122,7 @@ class Record:
 
     machine: dict[str, Any]
     updates: dict[str, list[Row]] = field(default_factory=dict[str, list[Row]])
+    counted: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict[str, dict[str, dict[str, float]]])
     memory: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     growth: list[Growth] = field(default_factory=list[Growth])
     training: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -140,6 +148,9 @@ def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Recor
             tell(f"one update: {setting}")
             record.updates[str(setting)] = compare_updates(setting, budget)
             keep(record)
+        for setting in plan.counted:
+            tell(f"counted work: {setting}")
+            record.counted[str(setting)] = count_updates(setting)
         for setting in plan.memory:
             tell(f"memory: {setting}")
             record.memory[str(setting)] = peaks_in_models(setting)

@@ -90,6 +90,12 @@ def _print_updates(record: "Record") -> None:
 
 
 def _print_rest(record: "Record") -> None:
+    for setting, counted in record.counted.items():
+        print_table(
+            ("counted work", *next(iter(counted.values()))),
+            ([name, *(f"{number:g}" for number in numbers.values())] for name, numbers in counted.items()),
+            caption=f"{setting}: of an update, beyond gradient accumulation; bytes in multiples of the model's size",
+        )
     settings = list(record.memory)
     print_table(
         ("peak memory", *settings),

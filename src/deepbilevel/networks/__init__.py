@@ -4,7 +4,7 @@ from deepbilevel.networks.alexnet import alexnet
 from deepbilevel.networks.catalog import NETWORKS, NetworkEntry, build_network
 from deepbilevel.networks.cifarnet import cifarnet
 from deepbilevel.networks.digit_cnn import digit_cnn
-from deepbilevel.networks.inception import inception, inception_zhang
+from deepbilevel.networks.inception import inception, inception_half, inception_zhang
 from deepbilevel.networks.preact_resnet import preact_resnet18
 from deepbilevel.networks.resnet50 import load_resnet50, resnet50
 
@@ -16,6 +16,7 @@ __all__ = [
     "cifarnet",
     "digit_cnn",
     "inception",
+    "inception_half",
     "inception_zhang",
     "load_resnet50",
     "preact_resnet18",

@@ -11,7 +11,7 @@ from deepbilevel.networks.alexnet import alexnet
 from deepbilevel.networks.checks import ImageShape
 from deepbilevel.networks.cifarnet import cifarnet
 from deepbilevel.networks.digit_cnn import digit_cnn
-from deepbilevel.networks.inception import inception, inception_zhang
+from deepbilevel.networks.inception import inception, inception_half, inception_zhang
 from deepbilevel.networks.preact_resnet import preact_resnet18
 from deepbilevel.networks.resnet50 import resnet50
 
@@ -39,6 +39,7 @@ NETWORKS: Mapping[str, NetworkEntry] = MappingProxyType(
         "cifarnet": NetworkEntry(cifarnet, (3, 28, 28), "AlexNet's small relative for CIFAR, no BatchNorm"),
         "digit_cnn": NetworkEntry(digit_cnn, (1, 8, 8), "two convolutions for the digits of the demonstration"),
         "inception": NetworkEntry(inception, (3, 29, 29), "small Inception with dropout, as the paper's authors"),
+        "inception_half": NetworkEntry(inception_half, (3, 29, 29), "the same with half the channels, for few cores"),
         "inception_zhang": NetworkEntry(inception_zhang, (3, 28, 28), "small Inception of Zhang et al., no dropout"),
         "preact_resnet18": NetworkEntry(preact_resnet18, (3, 32, 32), "PreAct ResNet-18 as in the mixup paper"),
         "resnet50": NetworkEntry(resnet50, (3, 224, 224), "ResNet-50 with torchvision's names", False),

@@ -48,6 +48,7 @@ class DownModule(nn.Module):
         return torch.cat([self.conv3x3(x), self.pool(x)], dim=1)
 
 
+_STEM = 96
 # (1x1, 3x3) channels of an Inception module, or the channels a down module adds.
 _BODY: tuple[tuple[int, int] | int, ...] = (
     *((32, 32), (32, 48), 80),
@@ -64,21 +65,27 @@ class SmallInception(nn.Module):
         input_size: height and width of the images.
         padded_stem: whether the first convolution keeps the size of the image (SAME) or takes a pixel off every side.
         dropout: the share of pooled features that is dropped in training.
+        narrowing: divides the channels of every convolution.
     """
 
-    def __init__(self, num_classes: int, *, input_size: int, padded_stem: bool, dropout: float) -> None:
+    def __init__(
+        self, num_classes: int, *, input_size: int, padded_stem: bool, dropout: float, narrowing: int = 1
+    ) -> None:
         super().__init__()
         check_num_classes(num_classes)
         self.input_shape: ImageShape = (3, input_size, input_size)
+        channels = _STEM // narrowing
         self.stem = nn.Sequential(
-            nn.Conv2d(3, 96, 3, padding=1 if padded_stem else 0, bias=False),
-            ShiftBatchNorm2d(96),
+            nn.Conv2d(3, channels, 3, padding=1 if padded_stem else 0, bias=False),
+            ShiftBatchNorm2d(channels),
             nn.ReLU(inplace=True),
         )
         self.body = nn.Sequential()
-        channels = 96
         for widths in _BODY:
-            module = DownModule(channels, widths) if isinstance(widths, int) else InceptionModule(channels, *widths)
+            if isinstance(widths, int):
+                module = DownModule(channels, widths // narrowing)
+            else:
+                module = InceptionModule(channels, *(width // narrowing for width in widths))
             self.body.append(module)
             channels = module.out_channels
         self.dropout = nn.Dropout(dropout)
@@ -101,6 +108,15 @@ def inception(num_classes: int = 10) -> SmallInception:
     1649402
     """
     return SmallInception(num_classes, input_size=29, padded_stem=False, dropout=0.5)
+
+
+def inception_half(num_classes: int = 10) -> SmallInception:
+    """Build the same with half the channels, a third of the time: for machines without an accelerator.
+
+    >>> sum(parameter.numel() for parameter in inception_half().parameters())
+    414274
+    """
+    return SmallInception(num_classes, input_size=29, padded_stem=False, dropout=0.5, narrowing=2)
 
 
 def inception_zhang(num_classes: int = 10) -> SmallInception:
