@@ -60,14 +60,14 @@ def check_no_hooks(parameters: Sequence[Tensor]) -> None:
             )
 
 
-def check_losses(losses: Tensor, num_samples: int) -> None:
-    """Refuse what is not one loss for each sample."""
+def check_losses(losses: Tensor, num_samples: int, num_batches: int) -> None:
+    """Refuse what is not one loss for each sample or for each mini-batch."""
     if not isinstance(losses, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"losses_of must return a tensor, got {type(losses).__name__}")
-    if losses.shape != (num_samples,):
+    if losses.shape not in ((num_samples,), (num_batches,)):
         raise ValueError(
-            f"losses_of must return one loss per sample, shape ({num_samples},), got {tuple(losses.shape)}; "
-            "build the criterion with reduction='none'"
+            f"losses_of must return one loss per sample, shape ({num_samples},), or one per mini-batch, shape "
+            f"({num_batches},), got {tuple(losses.shape)}; build the criterion with reduction='none'"
         )
     if not losses.requires_grad:
         raise ValueError(

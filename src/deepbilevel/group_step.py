@@ -69,8 +69,8 @@ class GroupStep(GroupCollector[ReportT]):
         - Samples do not meet in the network other than in BatchNorm, which sees each mini-batch on its own, and are
           the first dimension of what every layer gets, in their order. Looking up as many positions, once for all
           samples, as there are samples would go wrong: look them up for each, as in ``positions.expand(len(x), -1)``.
-        - A mini-batch's loss is the mean over its samples; ``loss_of`` may divide by something else, as with
-          class weights. Dropout is drawn for every sample.
+        - Of losses per sample a mini-batch's is the mean; a loss that divides by something else, as with class
+          weights, must be computed for each mini-batch. Dropout is drawn for every sample.
         - BatchNorm counts passes, so ``momentum=None`` averages wrongly.
 
         >>> from deepbilevel import Bilevel
@@ -83,7 +83,8 @@ class GroupStep(GroupCollector[ReportT]):
         Args:
             group: the k mini-batches, validation first, of tensors or of tuples, lists or dictionaries of them; or an
                 iterator, of which the next ones are taken.
-            losses_of: computes one loss per sample, forward pass included; given are the mini-batches of a pass in one.
+            losses_of: computes one loss per sample, forward pass included, or one per mini-batch; given are the
+                mini-batches of a pass in one.
             samples_per_pass: as many mini-batches share a pass as have so many samples together, and one at the least.
                 ``None``: 128 samples on a CPU, where more are not faster; elsewhere the whole group.
         """
@@ -102,9 +103,9 @@ class GroupStep(GroupCollector[ReportT]):
         with self._without_autocast():
             return self.fill()
 
-    def _collect_joined(self, losses_of_samples: Callable[[], Tensor], sizes: Sequence[int]) -> None:
+    def _collect_joined(self, run: Callable[[], Tensor], sizes: Sequence[int]) -> None:
         with emptied_gradients(self._parameters):
-            losses, collected = run_in_one_pass(self._parameters, sizes, losses_of_samples)
+            losses, collected = run_in_one_pass(self._parameters, sizes, run)
         with self._without_autocast():
             for loss, gradients in zip(losses, collected, strict=True):
                 check_gradients(gradients)

@@ -44,26 +44,27 @@ _IN_PARTS = _ALWAYS_IN_PARTS | frozenset[Callable[..., Any]](
 
 
 def run_in_one_pass(
-    parameters: Sequence[Tensor], sizes: Sequence[int], losses_of_samples: Callable[[], Tensor]
+    parameters: Sequence[Tensor], sizes: Sequence[int], run: Callable[[], Tensor]
 ) -> tuple[list[Tensor], list[AnyGradients]]:
-    """Return for each mini-batch its mean loss and its gradients; ``.grad`` must be empty, and stays so.
+    """Return for each mini-batch its loss and its gradients; ``.grad`` must be empty, and stays so.
 
     Args:
         parameters: those of the model, in the order of the result; frozen ones have no gradient.
         sizes: how many samples each mini-batch has. They follow one another in the first dimension of every tensor.
-        losses_of_samples: runs the forward pass for all of them, and returns one loss for each.
+        run: makes the forward pass for all of them, and returns a loss for each sample or for each mini-batch.
     """
     check_no_hooks(parameters)
     parted = PartedGradients(parameters, sizes)
     with _Watch(parted):
-        losses = losses_of_samples()
-    check_losses(losses, sum(sizes))
-    means = [part.mean() for part in losses.split(list(sizes))]
+        losses = run()
+    check_losses(losses, sum(sizes), len(sizes))
+    of_samples = len(losses) == sum(sizes)
+    losses = torch.stack([part.mean() for part in losses.split(list(sizes))]) if of_samples else losses
     parted.start_collecting()
     with torch.autocast(losses.device.type, enabled=False):  # a caller's would narrow products of gradients
-        torch.stack(means).sum().backward()  # the gradient of a sum is made of the gradients of its terms
+        losses.sum().backward()  # the gradient of a sum is made of the gradients of its terms
     check_all_taken_apart(parameters)
-    return [mean.detach() for mean in means], [parted.of(number) for number in range(len(sizes))]
+    return list(losses.detach()), [parted.of(number) for number in range(len(sizes))]
 
 
 class _Watch(TorchFunctionMode):

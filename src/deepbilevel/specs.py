@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -19,6 +19,8 @@ from deepbilevel.choice import choose
 T = TypeVar("T")
 
 _ID_LENGTH = 10
+ADDED_LATER: Mapping[str, bool] = {"added later": True}
+"""Metadata of a field that specs did not always have: at its default it is no part of the id, so old ids hold."""
 _SCALARS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
@@ -33,14 +35,27 @@ def to_plain(spec: Any) -> Any:
     >>> to_plain(NoiseSpec("uniform", 0.5))
     {'kind': 'uniform', 'rate': 0.5}
     """
+    return _to_plain(spec, leave_out_later=False)
+
+
+def _to_plain(spec: Any, *, leave_out_later: bool) -> Any:
+    again = partial(_to_plain, leave_out_later=leave_out_later)
     if is_dataclass(spec) and not isinstance(spec, type):
-        plain = {field.name: to_plain(getattr(spec, field.name)) for field in fields(spec)}
+        plain = {
+            each.name: again(getattr(spec, each.name))
+            for each in fields(spec)
+            if not (
+                leave_out_later
+                and ADDED_LATER.items() <= each.metadata.items()
+                and getattr(spec, each.name) == each.default
+            )
+        }
         kind = getattr(spec, "kind", None)
         return plain if kind is None else {"kind": kind, **plain}
     if isinstance(spec, Mapping):
-        return {key: to_plain(value) for key, value in cast(Mapping[str, Any], spec).items()}
+        return {key: again(value) for key, value in cast(Mapping[str, Any], spec).items()}
     if isinstance(spec, (tuple, list)):
-        return [to_plain(value) for value in cast(list[Any], spec)]
+        return [again(value) for value in cast(list[Any], spec)]
     return spec
 
 
@@ -60,7 +75,7 @@ def validate(spec: Any) -> None:
 
 def canonical_json(spec: Any) -> str:
     """Return the one way of writing a spec: keys sorted, nothing superfluous."""
-    return json.dumps(to_plain(spec), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return json.dumps(_to_plain(spec, leave_out_later=True), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def spec_id(spec: Any) -> str:
@@ -195,7 +210,7 @@ def _read_spec(kind: type, plain: Any, key: str) -> Any:
     hints = _hints(kind)
     for name in given:
         choose("key", _join(key, name), [_join(key, each) for each in hints])
-    required = [field.name for field in fields(kind) if field.default is field.default_factory]  # both are MISSING
+    required = [each.name for each in fields(kind) if each.default is each.default_factory]  # both are MISSING
     missing = [name for name in required if name not in given]
     if missing:
         raise SpecError(f"{_join(key, missing[0])} is missing; it has no default")
@@ -209,7 +224,7 @@ def _read_spec(kind: type, plain: Any, key: str) -> Any:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}
+    return {each.name: hints[each.name] for each in fields(kind)}
 
 
 def _join(key: str, name: str) -> str:

@@ -62,7 +62,7 @@ def everything(loop):
 def run_digits(spoil=None, **settings):
     parts = doubled(build(digits(**{**SMALL, **settings}), Path()))
     if spoil is not None:
-        parts = replace(parts, loss_of=spoilt(parts, *spoil))
+        parts = replace(parts, step=spoilt(parts, *spoil))
     return everything(TrainingLoop(parts))
 
 
@@ -70,13 +70,13 @@ def spoilt(parts, image, by):
     """Let the mini-batches with an image have a loss, or a gradient alone, that is not finite."""
 
     def loss_of(batch):
-        loss = parts.loss_of(batch)
+        loss = parts.spec.loss(parts.model(batch.images), batch.labels)
         if image not in batch.indices:
             return loss
         zero = 0 * next(parts.model.parameters()).sum()
         return loss + (zero.sqrt() if by == "gradient" else torch.nan * zero)
 
-    return loss_of
+    return lambda batches: parts.method.step_over(batches, loss_of)
 
 
 def check(processes, run, **arguments):

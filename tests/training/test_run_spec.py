@@ -32,7 +32,8 @@ from deepbilevel.training.schedules import Constant, Exponential, Linear, Phases
 from deepbilevel.training.spec import RunSpec
 from deepbilevel.training.spec_files import load_spec, save_spec
 
-LARGE, SMALL = {"alexnet", "resnet50"}, {"cifarnet", "inception", "inception_zhang", "preact_resnet18"}
+INCEPTIONS = ("inception", "inception_half", "inception_zhang")
+LARGE, SMALL = {"alexnet", "resnet50"}, {"cifarnet", *INCEPTIONS, "preact_resnet18"}
 POSSIBLE = {
     "digits": {"digit_cnn"},
     "cifar10": SMALL,
@@ -87,8 +88,7 @@ def test_defaults_are_the_papers():
     assert rates == {
         "digit_cnn": (0.1, Constant(), 50),
         "cifarnet": (0.01, Exponential(0.95), 100),
-        "inception": (0.1, Exponential(0.95), 100),
-        "inception_zhang": (0.1, Exponential(0.95), 100),
+        **dict.fromkeys(INCEPTIONS, (0.1, Exponential(0.95), 100)),
         "preact_resnet18": (0.1, Steps((0.5, 0.75), 0.1), 200),
         "alexnet": (0.01, Phases(5, 250.0), 90),
         "resnet50": (0.001, Steps((0.5,), 0.1), 10),
@@ -136,7 +136,7 @@ VARIANTS = [
     *({"schedule": Constant()}, {"schedule": Exponential(0.9)}, {"group": GroupSpec(num_batches=4)}),
     *({"group": GroupSpec(holdout=0.1)}, {"group": GroupSpec(matched=False)}, {"epochs": 7}, {"seed": 4}),
     *({"device": "cuda"}, {"precision": "bfloat16"}, {"threads": 3}, {"evaluate_every": 2}, {"zeroed_steps": 5}),
-    *({"mixing": Mixup()}, {"mixing": Mixup(0.2)}),
+    *({"mixing": Mixup()}, {"mixing": Mixup(0.2)}, {"passes": "joined"}),
     *({"loss": LabelSmoothing()}, {"loss": LabelSmoothing(0.2)}, {"loss": GeneralizedCrossEntropy()}),
     {"network": {"name": "cifarnet", "weights": "a.safetensors"}},
     {"network": {"name": "cifarnet", "dropout": 0.7}},

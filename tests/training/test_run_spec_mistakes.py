@@ -216,6 +216,7 @@ TEXTS += ["optimizer.name"]
 CHOICES = [
     "device",
     "precision",
+    "passes",
     "method.solver",
     "method.weighting",
     "method.validation",

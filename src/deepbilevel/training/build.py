@@ -2,13 +2,12 @@
 
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 from torch.optim import Optimizer
@@ -35,7 +34,6 @@ from deepbilevel.methods import (
     SgdSpec,
     UniformSpec,
 )
-from deepbilevel.methods.losses import PureLossSpec, multi_label_loss
 from deepbilevel.methods.objective import Objective, ObjectiveSpec, Task
 from deepbilevel.networks.catalog import NETWORKS, build_network
 from deepbilevel.networks.spec import NetworkSpec
@@ -46,8 +44,9 @@ from deepbilevel.run_references import referred_run
 from deepbilevel.sampling import MatchedGroups
 from deepbilevel.step import Bilevel
 from deepbilevel.training.feeding import Batch, Feed
+from deepbilevel.training.group_passes import make_step
 from deepbilevel.training.spec import RunSpec
-from deepbilevel.training.streams import seed_streams, seeded_apart
+from deepbilevel.training.streams import seed_streams
 
 _BESIDE_DATA = "data:"  # weights in the folder of the data sets, which is another on every machine
 
@@ -58,7 +57,7 @@ class Parts:
 
     Attributes:
         objective: the loss, where it remembers or learns something; its parameters are trained with the network's.
-        loss_of: forward pass and loss of a mini-batch.
+        step: all passes of a group, and what the method makes of them.
         num_parts: into how many mini-batches a group is cut: k, or 1 where the group is one batch.
         processes: those that share the run.
     """
@@ -72,7 +71,7 @@ class Parts:
     groups: MatchedGroups
     train: Feed
     test: Feed
-    loss_of: Callable[[Batch], Tensor]
+    step: Callable[[list[Batch]], Any]
     autocast: torch.autocast | None
     num_parts: int
     processes: OneProcess
@@ -127,7 +126,7 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
         groups=groups,
         train=make_feed(spec, train_set, device, split="train", workers=workers),
         test=make_feed(spec, test_set, device, split="test", workers=workers),
-        loss_of=_make_loss(spec, model, objective, method, autocast),
+        step=make_step(spec, model, objective, method, autocast),
         autocast=autocast,
         num_parts=num_parts,
         processes=processes,
@@ -280,39 +279,6 @@ def _make_method(
                 scaler=scaler,
             )
             return rule, k
-
-
-def _make_loss(
-    spec: RunSpec,
-    model: nn.Module,
-    objective: Objective | None,
-    method: GroupStep[Any],
-    autocast: torch.autocast | None,
-) -> Callable[[Batch], Tensor]:
-    shares_dropout = isinstance(spec.method, BilevelSpec) and spec.method.shared_dropout
-    multi_label = spec.data.entry.multi_label
-    loss = cast(PureLossSpec, spec.loss)  # of all others an objective was made
-
-    def loss_of_scores(scores: Tensor, batch: Batch) -> Tensor:
-        if multi_label:
-            return multi_label_loss(scores, batch.labels, batch.difficult)
-        return loss(scores, batch.labels)
-
-    def random_numbers(batch: Batch) -> AbstractContextManager[None]:
-        if shares_dropout:
-            return method.shared_dropout()
-        return nullcontext() if batch.seed is None else seeded_apart(batch.seed, batch.images.device)
-
-    def loss_of(batch: Batch) -> Tensor:
-        with random_numbers(batch):
-            if objective is not None:  # it lowers the precision itself, of networks and of nothing else
-                return objective(model, batch.images, batch.labels, batch.indices.to(batch.images.device))
-            if autocast is None:
-                return loss_of_scores(model(batch.images), batch)
-            with autocast:
-                return loss_of_scores(model(batch.images), batch)
-
-    return loss_of
 
 
 def _warn_of_single_images(model: nn.Module, batch_size: int) -> None:

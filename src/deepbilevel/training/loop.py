@@ -142,7 +142,7 @@ class TrainingLoop:
         parts = self.parts
         for settings in parts.optimizer.param_groups:
             settings["lr"] = parts.spec.optimizer.lr * self._lr_factor()
-        report = parts.method.step_over(batches, parts.loss_of)
+        report = parts.step(batches)
         if parts.scaler is None:
             self._check(report)
             parts.optimizer.step()

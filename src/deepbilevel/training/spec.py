@@ -30,12 +30,13 @@ from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.networks.spec import NetworkSpec
 from deepbilevel.noise import NoiseSpec
 from deepbilevel.sampling.spec import GroupSpec
-from deepbilevel.specs import SpecError, spec_id, validate
+from deepbilevel.specs import ADDED_LATER, SpecError, spec_id, validate
 from deepbilevel.training.optimizers import OptimizerSpec
 from deepbilevel.training.schedules import Constant, ScheduleSpec
 
 Device = Literal["cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16", "float16"]
+Passes = Literal["single", "joined"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,8 @@ class RunSpec:
         epochs: passes over the training images.
         seed: decides initial weights, noise, groups, augmentation and dropout.
         precision: of forward passes; parameters and gradients are float32.
+        passes: of the mini-batches that are compared, each by itself (``"single"``) or several in one forward and one
+            backward pass (``"joined"``), which is faster where they are small. Results differ in dropout and rounding.
         threads: of torch on the CPU; other numbers add up in another order, and so give other results.
         evaluate_every: how many epochs lie between two evaluations; the last epoch is always evaluated.
         zeroed_steps: stop the run after so many consecutive steps in which nothing could be learned.
@@ -71,6 +74,7 @@ class RunSpec:
     seed: int = 0
     device: Device = "cpu"
     precision: Precision = "float32"
+    passes: Passes = field(default="single", metadata=ADDED_LATER)
     threads: int = 1
     evaluate_every: int = 1
     zeroed_steps: int = 100
@@ -109,6 +113,8 @@ class RunSpec:
                 f"mixing {self.mixing.kind} blends images within a mini-batch, and group.batch_size 1 leaves an image "
                 "alone with itself; take at least 2"
             )
+        if self.passes == "joined":
+            self._check_joined_passes()
         self._check_labels()
         if isinstance(self.loss, ObjectiveSpec):
             self._check_objective(self.loss)
@@ -125,6 +131,17 @@ class RunSpec:
                 "sgd, or another loss"
             )
         loss.check_epochs(self.epochs)
+
+    def _check_joined_passes(self) -> None:
+        reason = None
+        if isinstance(self.loss, ObjectiveSpec):
+            reason = f"loss {self.loss.kind}, which makes the passes itself"
+        elif isinstance(self.method, BilevelSpec) and self.method.shared_dropout:
+            reason = "method.shared_dropout: in one pass dropout is drawn for every image"
+        elif self.precision == "float16":
+            reason = "precision 'float16', whose losses are scaled"
+        if reason is not None:
+            raise SpecError(f"passes 'joined' does not go with {reason}; take passes 'single'")
 
     def _check_labels(self) -> None:
         if self.data.entry.multi_label and self.noise is not None:

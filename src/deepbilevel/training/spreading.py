@@ -19,7 +19,7 @@ def check_spread(spec: RunSpec, num_processes: int) -> None:
             f"group.num_batches {spec.group.num_batches} is too small for {num_processes} processes: one of them would "
             f"have nothing to do; start at most {spec.group.num_batches} (--nproc-per-node), or take larger groups"
         )
-    reason = _of_method(spec) or _of_loss(spec) or _of_device(spec)
+    reason = _of_method(spec) or _of_passes(spec) or _of_loss(spec) or _of_device(spec)
     if reason is not None:
         raise SpecError(f"{reason}; or start one process, without torchrun")
 
@@ -37,6 +37,12 @@ def _of_method(spec: RunSpec) -> str | None:
         return "method.solver 'exact' needs all gradients in one process; take 'diagonal'"
     if isinstance(method, BilevelSpec) and method.validation == "k-fold":
         return "method.validation 'k-fold' needs all gradients in one process; take 'first' or 'momentum'"
+    return None
+
+
+def _of_passes(spec: RunSpec) -> str | None:
+    if spec.passes == "joined":
+        return "passes 'joined' runs several mini-batches in one process; take 'single'"
     return None
 
 
