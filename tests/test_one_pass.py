@@ -195,6 +195,52 @@ def test_running_statistics_are_those_of_one_mini_batch_after_another():
         torch.testing.assert_close(getattr(model[0], name), getattr(other[0], name), rtol=1e-12, atol=1e-12)
 
 
+class Sequence(nn.Module):
+    """The usual way to normalise a sequence: the features of all positions, seen from the side."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm, self.head = nn.Linear(16, 5), nn.BatchNorm1d(5), nn.Linear(15, 2)
+
+    def forward(self, x):
+        return self.head(self.norm(self.layer(x.flatten(2)).transpose(1, 2)).flatten(1))
+
+
+class SomeChannels(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm, self.head = nn.Conv2d(3, 5, 3), nn.BatchNorm2d(3), nn.Linear(12, 2)
+
+    def forward(self, x):
+        return self.head(self.norm(self.layer(x)[:, 1:4]).flatten(1))
+
+
+class FlattenedPixels(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm, self.head = nn.Conv2d(3, 5, 3), nn.BatchNorm1d(5), nn.Linear(20, 2)
+
+    def forward(self, x):
+        return self.head(self.norm(self.layer(x).contiguous(memory_format=torch.channels_last).flatten(2)).flatten(1))
+
+
+class ByName(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(48, 2)
+
+    def forward(self, x):
+        settings = {"training": True, "momentum": 0.1, "eps": 1e-5, "cudnn_enabled": False}
+        nothing = dict.fromkeys(("weight", "bias", "running_mean", "running_var"))
+        return self.head(torch.batch_norm(input=x.transpose(2, 3), **nothing, **settings).flatten(1))
+
+
+@pytest.mark.parametrize("samples_per_pass", [1, 6, None])
+@pytest.mark.parametrize("kind", [Sequence, SomeChannels, FlattenedPixels, ByName])
+def test_batch_normalisation_may_get_any_layout(kind, samples_per_pass):
+    assert_same(kind().double(), group_of(3, 4, 4), samples_per_pass=samples_per_pass)
+
+
 def test_batch_normalisation_that_is_evaluated_uses_its_running_statistics():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2)).double()
     model[1].eval()

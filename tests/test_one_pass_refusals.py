@@ -157,6 +157,24 @@ def test_what_cannot_be_taken_apart_is_refused_and_leaves_everything_as_it_was(m
     assert all((parameter.grad == 1).all() for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("samples_per_pass", [1, 6, 12])
+@pytest.mark.parametrize("affine", [False, True])
+def test_batch_normalisation_that_is_computed_again_is_not_mistaken_for_torchs(samples_per_pass, affine):
+    class Normalised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.norm, self.head = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, affine=affine), nn.Linear(16, 2)
+
+        def forward(self, x):
+            return self.head(checkpoint(lambda y: self.norm(y) ** 3, self.layer(x), use_reentrant=False).flatten(1))
+
+    model = Normalised().double()
+    with pytest.raises(CheckpointError):
+        Bilevel(model, num_batches=K).step_at_once(
+            group_of(3, 4, 4), cross_entropy_of(model), samples_per_pass=samples_per_pass
+        )
+
+
 @pytest.mark.parametrize(
     ("group", "losses_of", "error", "message"),
     [

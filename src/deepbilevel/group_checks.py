@@ -67,7 +67,8 @@ def check_losses(losses: Tensor, num_samples: int, num_batches: int) -> None:
     if losses.shape not in ((num_samples,), (num_batches,)):
         raise ValueError(
             f"losses_of must return one loss per sample, shape ({num_samples},), or one per mini-batch, shape "
-            f"({num_batches},), got {tuple(losses.shape)}; build the criterion with reduction='none'"
+            f"({num_batches},), got {tuple(losses.shape)}; build the criterion with reduction='none' (a pass may hold "
+            "fewer mini-batches than the group)"
         )
     if not losses.requires_grad:
         raise ValueError(

@@ -71,7 +71,9 @@ class GroupStep(GroupCollector[ReportT]):
           samples, as there are samples would go wrong: look them up for each, as in ``positions.expand(len(x), -1)``.
         - Of losses per sample a mini-batch's is the mean; a loss that divides by something else, as with class
           weights, must be computed for each mini-batch. Dropout is drawn for every sample.
-        - BatchNorm counts passes, so ``momentum=None`` averages wrongly.
+        - BatchNorm counts passes, so ``momentum=None`` averages wrongly; one that is used twice in a pass moves its
+          running statistics in another order. Where its output is computed again (activation checkpointing), it must
+          have trainable parameters to be noticed.
 
         >>> from deepbilevel import Bilevel
         >>> model = torch.nn.Linear(2, 1, bias=False)
@@ -84,7 +86,7 @@ class GroupStep(GroupCollector[ReportT]):
             group: the k mini-batches, validation first, of tensors or of tuples, lists or dictionaries of them; or an
                 iterator, of which the next ones are taken.
             losses_of: computes one loss per sample, forward pass included, or one per mini-batch; given are the
-                mini-batches of a pass in one.
+                mini-batches of a pass in one, k or fewer. Where each loss belongs is told by its place alone.
             samples_per_pass: as many mini-batches share a pass as have so many samples together, and one at the least.
                 ``None``: 128 samples on a CPU, where more are not faster; elsewhere the whole group.
         """

@@ -77,7 +77,9 @@ class _Watch(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        kwargs = dict(kwargs or {})
+        if not args and "input" in kwargs:
+            args = (kwargs.pop("input"),)
         if func is F.batch_norm and can_norm_together(*args, **kwargs):
             return batch_norm(self._parted, *args, **kwargs)
         if (layer := PARTED_LAYERS.get(func)) is not None and self._knows(args[1:3], kwargs):

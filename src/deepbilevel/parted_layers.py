@@ -162,13 +162,17 @@ def can_norm_together(
     *_: object,
     **__: object,
 ) -> bool:
-    """Whether :func:`batch_norm` can do it: on a CPU, in one precision, by the statistics of mini-batches."""
+    """Whether :func:`batch_norm` can do it: on a CPU, in one precision, by the statistics of mini-batches.
+
+    Of a tensor that is not laid out densely torch would not return these statistics.
+    """
     others = [each for each in (running_mean, running_var, weight, bias) if each is not None]
     return (
         training
         and input.device.type == "cpu"
         and input.dtype in (torch.float32, torch.float64)
         and all(each.dtype == input.dtype for each in others)
+        and (input.is_contiguous() or (input.dim() == 4 and input.is_contiguous(memory_format=torch.channels_last)))
     )
 
 
@@ -198,14 +202,14 @@ class _BatchNorm(torch.autograd.Function):
     def forward(
         ctx: Any, samples: Tensor, weight: Tensor | None, bias: Tensor | None, parted: PartedGradients, settings: Any
     ) -> Tensor:
-        output, statistics = torch.empty_like(samples), list[Tensor]()
-        for part, place in zip(parted.split(samples), parted.split(output), strict=True):
-            mean, inverse_deviation = samples.new_empty(2, samples.shape[1]).unbind()
+        output = torch.empty_like(samples)
+        # In one tensor: activation checkpointing could take several for the ones that torch's own BatchNorm keeps.
+        statistics = samples.new_empty(len(parted.sizes), 2, samples.shape[1])
+        for part, place, (mean, inverse) in zip(parted.split(samples), parted.split(output), statistics, strict=True):
             torch.ops.aten.native_batch_norm.out(
-                part, weight, bias, *settings, out=place, save_mean=mean, save_invstd=inverse_deviation
+                part, weight, bias, *settings, out=place, save_mean=mean, save_invstd=inverse
             )
-            statistics += [mean, inverse_deviation]
-        ctx.save_for_backward(samples, weight, *statistics)
+        ctx.save_for_backward(samples, weight, statistics)
         ctx.parted, ctx.eps = parted, settings[-1]
         ctx.positions = parted.position(weight), parted.position(bias)
         return output
@@ -215,19 +219,20 @@ class _BatchNorm(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride] - by torch's own decorator
         ctx: Any, *returned: Tensor
     ) -> tuple[Tensor | None, ...]:
-        samples, weight, *statistics = ctx.saved_tensors
+        samples, weight, statistics = ctx.saved_tensors
         parted, (back,) = ctx.parted, returned
         wanted = list(ctx.needs_input_grad[:3])
-        pairs = zip(parted.split(back), parted.split(samples), statistics[::2], statistics[1::2], strict=True)
         parts = [
             torch.ops.aten.native_batch_norm_backward(
-                part_back, part, weight, None, None, mean, inverse_deviation, True, ctx.eps, wanted
+                part_back, part, weight, None, None, mean, inverse, True, ctx.eps, wanted
             )
-            for part_back, part, mean, inverse_deviation in pairs
+            for part_back, part, (mean, inverse) in zip(
+                parted.split(back), parted.split(samples), statistics, strict=True
+            )
         ]
         of_samples, of_weight, of_bias = zip(*parts, strict=True)
         return (
-            torch.cat(of_samples) if wanted[0] else None,
+            (torch.cat(of_samples) if len(parts) > 1 else of_samples[0]) if wanted[0] else None,
             parted.add(ctx.positions[0], of_weight) if wanted[1] else None,
             parted.add(ctx.positions[1], of_bias) if wanted[2] else None,
             None,

@@ -20,7 +20,9 @@ T = TypeVar("T")
 
 _ID_LENGTH = 10
 ADDED_LATER: Mapping[str, bool] = {"added later": True}
-"""Metadata of a field that specs did not always have: at its default it is no part of the id, so old ids hold."""
+"""Metadata of a field that specs did not always have: at its default it is no part of the id, so old ids hold.
+
+That default can never change, and must be a plain value: ``default_factory`` is not looked at."""
 _SCALARS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
