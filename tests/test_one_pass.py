@@ -342,8 +342,23 @@ def test_as_many_mini_batches_share_a_pass_as_fit(samples_per_pass, expected):
     assert sizes_of_passes(group_of(3, 4, 4), samples_per_pass=samples_per_pass) == expected
 
 
-def test_on_a_cpu_128_samples_share_a_pass_unless_said_otherwise():
-    assert sizes_of_passes(group_of(3, 4, 4, sizes=(64,) * K)) == [128, 128]
+def test_on_a_cpu_128_samples_share_a_pass_and_64_are_large_enough_unless_said_otherwise():
+    assert sizes_of_passes(group_of(3, 4, 4, sizes=(63,) * K)) == [126, 126]
+    assert sizes_of_passes(group_of(3, 4, 4, sizes=(64,) * K)) == [64] * K
+    assert sizes_of_passes(group_of(3, 4, 4, sizes=(1, 64, 1, 1))) == [1, 64, 2]
+    assert sizes_of_passes(group_of(3, 4, 4, sizes=(64,) * K), samples_per_pass=128) == [128, 128]
+
+
+def test_a_mini_batch_with_a_pass_to_itself_may_use_parameters_as_it_likes():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.head = nn.Parameter(torch.ones(48)), nn.Linear(48, 2)
+
+        def forward(self, x):
+            return self.head(x.flatten(1) * self.scale)
+
+    assert_same(Scaled().double(), group_of(3, 4, 4), samples_per_pass=1)
 
 
 def sizes_of_passes(group, **settings):

@@ -157,7 +157,7 @@ def test_what_cannot_be_taken_apart_is_refused_and_leaves_everything_as_it_was(m
     assert all((parameter.grad == 1).all() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("samples_per_pass", [1, 6, 12])
+@pytest.mark.parametrize("samples_per_pass", [6, 12])
 @pytest.mark.parametrize("affine", [False, True])
 def test_batch_normalisation_that_is_computed_again_is_not_mistaken_for_torchs(samples_per_pass, affine):
     class Normalised(nn.Module):

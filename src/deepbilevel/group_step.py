@@ -3,6 +3,7 @@
 Both are loops that a user could write around ``group_collector.py``; rules see no difference.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import nullcontext
 from functools import partial
@@ -14,13 +15,14 @@ import torch
 from torch import Tensor
 
 from deepbilevel.gradients import emptied_gradients
-from deepbilevel.group_checks import check_gradients
+from deepbilevel.group_checks import check_gradients, check_losses
 from deepbilevel.group_collector import GroupCollector, ReportT
 from deepbilevel.joined_batches import join_batches
 from deepbilevel.one_pass import run_in_one_pass
 
 Batch = TypeVar("Batch")
-_SAMPLES_PER_PASS_ON_CPU = 128  # more are not faster there, and need more memory (docs/performance.md)
+# More are not faster there and need more memory; nor is joining mini-batches that are large (docs/performance.md).
+_SAMPLES_PER_PASS_ON_CPU, _LARGE_ON_CPU = 128, 64
 
 
 class GroupStep(GroupCollector[ReportT]):
@@ -88,17 +90,23 @@ class GroupStep(GroupCollector[ReportT]):
             losses_of: computes one loss per sample, forward pass included, or one per mini-batch; given are the
                 mini-batches of a pass in one, k or fewer. Where each loss belongs is told by its place alone.
             samples_per_pass: as many mini-batches share a pass as have so many samples together, and one at the least.
-                ``None``: 128 samples on a CPU, where more are not faster; elsewhere the whole group.
+                ``None``: 128 on a CPU, where more are not faster and mini-batches of 64 by themselves fast enough;
+                elsewhere the whole group. A mini-batch that has a pass to itself runs as by :meth:`step_over`.
         """
         others = "a loss scaler" if self._scaling.is_on else None if self._share.is_alone else "other processes"
         if others is not None:
             raise NotImplementedError(f"step_at_once() does not work with {others}; use step_over() or backward()")
-        most = self._most_samples(samples_per_pass)
+        most, large = self._most_samples(samples_per_pass)
         batches = list(self._next_of(group, "step_at_once()"))
         self._check_ended(len(batches))
         try:
-            for joined, sizes in join_batches(batches, most):
-                self._collect_joined(partial(losses_of, joined), sizes)
+            for joined, sizes in join_batches(batches, most, large):
+                if len(sizes) > 1:
+                    self._collect_joined(partial(losses_of, joined), sizes)
+                else:
+                    losses = losses_of(joined)
+                    check_losses(losses, sizes[0], 1)
+                    self.backward(losses.mean())
         except BaseException:
             self.reset()
             raise
@@ -118,12 +126,14 @@ class GroupStep(GroupCollector[ReportT]):
         """Keep a caller's autocast from narrowing products of gradients that are not multiplied out."""
         return torch.autocast(self._device().type, enabled=False)
 
-    def _most_samples(self, samples_per_pass: int | None) -> float:
+    def _most_samples(self, samples_per_pass: int | None) -> tuple[float, float]:
+        """Return how many may share a pass, and how many are a pass of their own."""
         if samples_per_pass is None:
-            return _SAMPLES_PER_PASS_ON_CPU if self._device().type == "cpu" else float("inf")
+            on_cpu = self._device().type == "cpu"
+            return (_SAMPLES_PER_PASS_ON_CPU, _LARGE_ON_CPU) if on_cpu else (math.inf, math.inf)
         if isinstance(samples_per_pass, bool) or not isinstance(samples_per_pass, Integral) or samples_per_pass < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"samples_per_pass must be a positive whole number or None, got {samples_per_pass!r}")
-        return samples_per_pass
+        return samples_per_pass, math.inf
 
     def _next_of(self, group: Iterable[Batch], call: str) -> Iterator[Batch]:
         if self._losses:

@@ -1,5 +1,6 @@
 """Several mini-batches as one. Knows tensors and the containers they come in; does not know what they are for."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -10,16 +11,21 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 Batch = TypeVar("Batch")
 
 
-def join_batches(batches: Sequence[Batch], most_samples: float) -> Iterator[tuple[Batch, list[int]]]:
+def join_batches(
+    batches: Sequence[Batch], most_samples: float, large: float = math.inf
+) -> Iterator[tuple[Batch, list[int]]]:
     """Yield mini-batches joined in their order, as many as have ``most_samples``, and how many samples each has.
 
-    A mini-batch is never cut: one that has more is left by itself. All are checked before the first is yielded.
+    A mini-batch is never cut: one that has more, or that is ``large``, is left by itself. All are checked before the
+    first is yielded.
 
     >>> batches = [(torch.zeros(2, 5), torch.tensor([0, 1])), (torch.ones(1, 5), torch.tensor([2]))]
     >>> [((images, labels), sizes)] = join_batches(batches, most_samples=3)
     >>> labels, sizes
     (tensor([0, 1, 2]), [2, 1])
     >>> [sizes for _, sizes in join_batches(batches, most_samples=2)]
+    [[2], [1]]
+    >>> [sizes for _, sizes in join_batches(batches, most_samples=3, large=2)]
     [[2], [1]]
     """
     leaves, structures = zip(*(tree_flatten(batch) for batch in batches), strict=True)
@@ -28,7 +34,7 @@ def join_batches(batches: Sequence[Batch], most_samples: float) -> Iterator[tupl
     start = 0
     while start < len(sizes):
         end = start + 1
-        while end < len(sizes) and sum(sizes[start : end + 1]) <= most_samples:
+        while end < len(sizes) and sum(sizes[start : end + 1]) <= most_samples and max(sizes[start : end + 1]) < large:
             end += 1
         joined = [torch.cat(parts) for parts in zip(*leaves[start:end], strict=True)]
         yield tree_unflatten(joined, structures[0]), sizes[start:end]

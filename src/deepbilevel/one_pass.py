@@ -101,7 +101,7 @@ class _Watch(TorchFunctionMode):
             )
             for number, part in enumerate(self._parted.split(samples))
         ]
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        return torch.cat(outputs)
 
     def _copy(self, argument: Any, number: int) -> Any:
         return argument if self._parted.position(argument) is None else self._parted.copy_of(argument, number)

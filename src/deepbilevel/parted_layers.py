@@ -102,15 +102,11 @@ class _Convolution(torch.autograd.Function):
         weight = _laid_out_like(images, weight.to(back.dtype))
         for_images, for_weight, for_bias = ctx.needs_input_grad[:3]
 
-        pairs = list(zip(parted.split(back), parted.split(images), strict=True))
-        alone = len(pairs) == 1  # then one call has it all
-        wanted = [for_images and alone, for_weight, for_bias]
-        parts = [_convolve_back(*pair, weight, ctx.settings, wanted) for pair in pairs]
+        pairs = zip(parted.split(back), parted.split(images), strict=True)
+        parts = [_convolve_back(*pair, weight, ctx.settings, [False, for_weight, for_bias]) for pair in pairs]
         of_weight = parted.add(ctx.positions[0], [part[1] for part in parts]) if for_weight else None
         of_bias = parted.add(ctx.positions[1], [part[2] for part in parts]) if for_bias else None
-        of_images = parts[0][0] if alone else None
-        if for_images and not alone:
-            of_images = _convolve_back(back, images, weight, ctx.settings, [True, False, False])[0]
+        of_images = _convolve_back(back, images, weight, ctx.settings, [True, False, False])[0] if for_images else None
         return of_images, of_weight, of_bias, None, None
 
 
@@ -232,7 +228,7 @@ class _BatchNorm(torch.autograd.Function):
         ]
         of_samples, of_weight, of_bias = zip(*parts, strict=True)
         return (
-            (torch.cat(of_samples) if len(parts) > 1 else of_samples[0]) if wanted[0] else None,
+            torch.cat(of_samples) if wanted[0] else None,
             parted.add(ctx.positions[0], of_weight) if wanted[1] else None,
             parted.add(ctx.positions[1], of_bias) if wanted[2] else None,
             None,
