@@ -56,6 +56,19 @@ def test_what_is_finished_is_not_run_again_and_stays_in_the_record(smoked):
     assert done == [("SGD", "noisy labels"), ("SGD", "then clean labels"), ("Bilevel", "noisy labels")]
 
 
+def test_records_that_were_exported_count_where_their_runs_are_not_wanted(smoked, tmp_path):
+    folder, _ = smoked
+    command = [sys.executable, "-m", "deepbilevel", "runs", "export", tmp_path / "elsewhere", "--out", "runs/smoke"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=600)
+    assert not list(tmp_path.rglob("model.safetensors"))
+    arguments = ["--scale", "smoke", "--row", "bilevel", "--column", "noisy", "--out", "elsewhere"]
+    run("clothing1m", *arguments, "--seeds", "0-1", "-q", cwd=tmp_path)
+    record = json.loads((tmp_path / "elsewhere/sweep-clothing1m-smoke.json").read_text())
+    status = {(cell["row"], cell["column"]): [run["status"] for run in cell["runs"]] for cell in record["cells"]}
+    assert status["SGD", "noisy labels"] == status["SGD", "then clean labels"] == ["done", "missing"]
+    assert status["Bilevel", "noisy labels"] == ["done", "done"]
+
+
 def test_the_list_names_every_experiment_and_what_is_missing_for_it(tmp_path):
     from deepbilevel_paper import EXPERIMENTS
 

@@ -146,8 +146,8 @@ def _run(
 
     trials = sweep.trials(wanted.__contains__)
     with errors_as_messages(), place.open(out, data_dir, workers=workers) as executor:
-        # Cells that are not wanted today may have been run before.
-        recorder = Recorder(sweep, out, find_finished=executor.find_finished)
+        # Cells that are not wanted today may have been run before, elsewhere too: then their exported records are here.
+        recorder = Recorder(sweep, out, find_record=executor.find_record)
         jobs = jobs or place.usual_jobs(len(trials))
         outcomes = run_and_show(trials, executor, jobs, quiet=quiet, as_json=as_json, also=recorder)
     record = recorder.record

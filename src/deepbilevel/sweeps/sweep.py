@@ -175,7 +175,7 @@ class Recorder(Watcher):
     Args:
         sweep: what is recorded.
         out: the folder of the record.
-        find_finished: returns the record of a run that was finished earlier, for cells that are not run today.
+        find_record: returns the record of a run, for cells that are not run today; those of finished runs count.
 
     Attributes:
         record: as it was last written.
@@ -186,14 +186,14 @@ class Recorder(Watcher):
         sweep: Sweep,
         out: Path,
         *,
-        find_finished: Callable[[RunSpec], dict[str, Any] | None] = lambda spec: None,
+        find_record: Callable[[RunSpec], dict[str, Any] | None] = lambda spec: None,
     ) -> None:
         self._sweep = sweep
         self._earlier = [
             Outcome(Trial(cell.row, spec), "done", record)
             for cell in sweep.cells
             for spec in cell.specs
-            if (record := find_finished(spec)) is not None
+            if (record := find_record(spec)) is not None and record.get("status") == "done"
         ]
         self.path = sweep.file(out, "json")
         self.record: dict[str, Any] = {}
