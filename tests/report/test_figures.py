@@ -1,5 +1,6 @@
 """Figures show what the records say, in the paper's form."""
 
+from dataclasses import replace
 from statistics import mean, stdev
 from xml.etree import ElementTree
 
@@ -64,6 +65,14 @@ def test_a_point_that_is_missing_is_told(records):
     noisy = figures_of(records, "table1")[1]
     assert noisy.panels[0].row_labels[0] == "SGD: failed"
     assert not [dot for dot in noisy.panels[0].dots if dot.series == 0 and dot.look != "paper"]
+
+
+def test_where_nothing_was_run_it_is_said_once(records):
+    sweep = sweep_of(records, "noise")
+    cells = tuple(replace(cell, runs=(), published=None) for cell in sweep.cells)
+    for figure in result_figures(replace(sweep, cells=cells), "noise", "accuracy"):
+        assert figure.about.endswith("Nothing of it has been run yet.")
+        assert "Not drawn" not in figure.about
 
 
 def test_a_comparison_shows_last_and_best_and_what_was_memorised(records):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from deepbilevel.report.figures import Curve, Dot, Figure, Panel
 from deepbilevel.report.records import Axis, Cell, Sweep
 from deepbilevel.report.scales import Scale, linear, over_values
-from deepbilevel.report.summaries import absence, distinct, measure, parts_of, published, standing
+from deepbilevel.report.summaries import MISSING, absence, distinct, measure, parts_of, published, standing
 
 PERCENT = (0.0, 100.0)
 _PAPER = ("paper", "published in the paper")
@@ -67,6 +67,8 @@ def _absent_points(axis: Axis, cells: Sequence[Cell]) -> str:
         for cell in cells
         if cell.x is not None and measure(cell, "test") is None
     ]
+    if len(absent) == len(cells) and all(absence(cell) == MISSING for cell in cells):
+        return " Nothing of it has been run yet."
     return f" Not drawn: {'; '.join(absent)}." if absent else ""
 
 

@@ -68,6 +68,10 @@ def count_statuses(runs: Iterable[CellRun]) -> dict[str, int]:
     return {status: counted[status] for status in STATUSES if counted[status]}
 
 
+MISSING = "missing"
+"""Nobody has run it."""
+
+
 def absence(cell: Cell) -> str:
     """Say why a cell has no figure: ``missing``, ``failed`` and so on; never nothing.
 
@@ -76,7 +80,7 @@ def absence(cell: Cell) -> str:
     """
     statuses = list(count_statuses(cell.runs))
     if not statuses:
-        return "missing"
+        return MISSING
     return "not measured" if statuses == ["done"] else ", ".join(s for s in statuses if s != "done")
 
 
