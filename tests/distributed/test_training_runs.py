@@ -231,7 +231,7 @@ REFUSED = {
     "method agreement-filter compares": {"method": "agreement-filter"},
     "method.solver 'exact' needs all": {"method": '{"kind": "bilevel", "solver": "exact"}'},
     "method.validation 'k-fold' needs all": {"method": '{"kind": "bilevel", "validation": "k-fold"}'},
-    "passes 'joined' runs several": {"passes": "joined"},
+    "passes 'joined' runs several": {"method": "cross-validated", "passes": "joined"},
     "loss early-learning remembers each image": {"loss": "early-learning"},
     "loss self-paced remembers the losses": {"loss": "self-paced"},
     "loss noise-layer with loss.linear": {"loss": '{"kind": "noise-layer", "linear": true}'},

@@ -48,7 +48,7 @@ def test_what_a_scale_reduces_is_said_and_the_full_one_reduces_nothing():
     compact = make_sweep(table, "compact", (0,))
     assert compact.name == "table1-compact"
     assert "cifarnet: 5,000 of 50,000 training images" in compact.reduced
-    assert "inception: 2,000 of 50,000 training images" in compact.reduced
+    assert "inception: 2,500 of 50,000 training images" in compact.reduced
 
 
 def test_figures_have_an_axis_and_tables_none():

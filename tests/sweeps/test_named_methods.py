@@ -90,8 +90,8 @@ def test_ghost_sgd_averages_the_gradients_of_mini_batches_drawn_as_sgd_draws_its
     assert torch.equal(torch.cat([part.indices for part in parts]), whole.indices)
     for network in (plain, ghost):  # without dropout, and without BatchNorm in this network, both are the same step
         network.model.eval()
-    plain.method.step_over([whole], plain.loss_of)
-    ghost.method.step_over(parts, ghost.loss_of)
+    plain.step([whole])
+    ghost.step(parts)
     for own, its in zip(plain.model.parameters(), ghost.model.parameters(), strict=True):
         torch.testing.assert_close(own.grad, its.grad)
 
