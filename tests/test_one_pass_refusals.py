@@ -8,7 +8,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.checkpoint import CheckpointError, checkpoint
 
 from deepbilevel import Bilevel, CrossValidated
-from tests.test_one_pass import K, cross_entropy_of, group_of
+from tests.test_one_pass import K, assert_same, cross_entropy_of, group_of
 
 
 class Scaled(nn.Module):
@@ -155,6 +155,10 @@ def test_what_cannot_be_taken_apart_is_refused_and_leaves_everything_as_it_was(m
         )
     assert bilevel.num_collected == 0
     assert all((parameter.grad == 1).all() for parameter in model.parameters())
+
+
+def test_a_mini_batch_with_a_pass_to_itself_may_use_parameters_as_it_likes():
+    assert_same(Scaled().double(), group_of(3, 4, 4), samples_per_pass=1)
 
 
 @pytest.mark.parametrize("samples_per_pass", [6, 12])

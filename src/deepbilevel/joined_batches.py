@@ -36,7 +36,8 @@ def join_batches(
         end = start + 1
         while end < len(sizes) and sum(sizes[start : end + 1]) <= most_samples and max(sizes[start : end + 1]) < large:
             end += 1
-        joined = [torch.cat(parts) for parts in zip(*leaves[start:end], strict=True)]
+        alone = end == start + 1
+        joined = leaves[start] if alone else [torch.cat(parts) for parts in zip(*leaves[start:end], strict=True)]
         yield tree_unflatten(joined, structures[0]), sizes[start:end]
         start = end
 

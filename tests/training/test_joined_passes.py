@@ -9,7 +9,7 @@ from deepbilevel.methods import METHODS, PURE_LOSSES
 from deepbilevel.specs import SpecError
 from deepbilevel.training.spec import RunSpec
 from tests.training.test_combinations import CONTROLS, MIXINGS, VALIDATIONS, digits, started
-from tests.training.test_cross_validated_runs import through_a_file
+from tests.training.test_cross_validated_runs import assert_resumed_is_unbroken
 from tests.training.test_packing import same
 
 BOTH = ("single", "joined")
@@ -55,20 +55,8 @@ def test_joined_or_single_the_steps_are_the_same(method, loss, mixing):
 
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_resumed_run_ends_bit_for_bit_as_an_unbroken_one(stop):
-    spec = digits(passes="joined", data__limit=512, epochs=2, noise="uniform:0.5")  # with dropout
-    unbroken = started(spec)
-    for _ in unbroken.run():
-        pass
-    broken = started(spec)
-    for _ in islice(broken.run(), stop):
-        pass
-    state = through_a_file(broken.state_dict())  # before another run sets the random numbers of the process
-    resumed = started(spec)
-    resumed.load_state_dict(state)
-    for _ in resumed.run():
-        pass
-    assert same(resumed.parts.model.state_dict(), unbroken.parts.model.state_dict())
-    assert resumed.history == unbroken.history
+    with_dropout = digits(passes="joined", data__limit=512, epochs=2, noise="uniform:0.5")
+    assert_resumed_is_unbroken(with_dropout, stop)
 
 
 def test_joined_passes_are_fewer():

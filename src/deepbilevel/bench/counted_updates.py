@@ -17,7 +17,7 @@ def count_updates(setting: Setting) -> dict[str, dict[str, float]]:
     is told. So is plain SGD, which makes one pass instead of k.
     """
     work = Work.of(setting)
-    size = sum(each.numel() * each.element_size() for each in work.network().parameters())
+    size = work.model_bytes
     counted: dict[str, CountedWork] = {}
     for contender in EVERYBODY:
         if contender.name not in CLAIMED + NEAREST or contender.name == SGD:

@@ -35,7 +35,7 @@ CONTENDERS = {
 def peaks_in_models(setting: Setting) -> dict[str, float]:
     """Return the peak of two updates for every contender."""
     work = Work.of(setting)
-    size = sum(each.numel() * each.element_size() for each in work.network().parameters())
+    size = work.model_bytes
     peaks: dict[str, float] = {}
     for name, prepare in CONTENDERS.items():
         update = prepare(work)

@@ -87,6 +87,11 @@ class Work:
         """How many numbers are trained."""
         return sum(each.numel() for each in self.network().parameters())
 
+    @property
+    def model_bytes(self) -> int:
+        """How many bytes the trained numbers take."""
+        return sum(each.numel() * each.element_size() for each in self.network().parameters())
+
     def network(self) -> nn.Module:
         """Return a new network in training mode, always with the same weights."""
         width = _width(self.setting.network)
