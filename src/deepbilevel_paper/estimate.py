@@ -1,7 +1,7 @@
 """What an experiment costs: sample visits, which are exact, and hours on this machine, from a short probe.
 
-The probe trains the real network on random images, in the real groups, for a few steps, and evaluates some. Decoding of
-image files, augmentation and checkpoints are not in it.
+The probe times passes of the real networks over random images in the real mini-batches, updates and evaluations; a run
+is so many of each. Decoding of image files, augmentation and checkpoints are not in it.
 """
 
 import json
@@ -9,14 +9,15 @@ import platform
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.methods import Average
 from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.replacement import write_text
 from deepbilevel.training.build import find_device, make_model
@@ -24,16 +25,11 @@ from deepbilevel.training.spec import RunSpec
 from deepbilevel_paper.sizes import tested_images, trained_images
 
 _NUM_CLASSES = 10  # the last layer is a small part of every network here
-_SECONDS = 1.0  # of every measurement, or two groups
-_EVALUATED = 64
+_SECONDS = 0.5  # of every measurement, or two steps
+_SLOW_SECONDS = 2.0  # a step that takes longer is measured once: that it is the first weighs little then
+_EVALUATED = 16
 
-
-@dataclass(frozen=True)
-class Speed:
-    """Images a second, in training and in evaluation."""
-
-    training: float
-    evaluation: float
+_Step: TypeAlias = Callable[[], object]
 
 
 def sample_visits(spec: RunSpec) -> int:
@@ -55,22 +51,25 @@ def evaluated_images(spec: RunSpec) -> int:
 
 @dataclass
 class Probe:
-    """Measures speeds on this machine, each kind of run once.
+    """Measures how long the parts of runs take on this machine, each once: passes, updates, evaluations.
 
     Attributes:
         file: where measurements are kept from one process to the next, if anywhere.
+        anew: measure what is known already once more; the machine may have been busy then.
         clock: seconds; another one is for tests.
     """
 
     file: Path | None = None
+    anew: bool = False
     clock: Callable[[], float] = time.perf_counter
-    _known: dict[str, Speed] = field(default_factory=dict[str, Speed], init=False)
+    _known: dict[str, float] = field(default_factory=dict[str, float], init=False)
+    _own: set[str] = field(default_factory=set[str], init=False)
 
     def __post_init__(self) -> None:
         if self.file is not None and self.file.is_file():
             try:
                 read = json.loads(self.file.read_text(encoding="utf-8"))
-                self._known = {key: Speed(**speed) for key, speed in read.items()}
+                self._known = {key: float(seconds) for key, seconds in read.items()}
             except (ValueError, TypeError, AttributeError):
                 self._known = {}  # measuring again is all there is to lose
 
@@ -80,61 +79,39 @@ class Probe:
 
     def seconds(self, spec: RunSpec) -> float:
         """Return how long a run takes on this machine."""
-        speed = self.speed(spec)
-        return sample_visits(spec) / speed.training + evaluated_images(spec) / speed.evaluation
-
-    def speed(self, spec: RunSpec) -> Speed:
-        """Return how fast a run is, measured if nothing like it was before."""
         parts = spec.group.num_batches if spec.method.splits else 1
+        size = spec.group.size // parts
+        # What the rules of methods add is small beside the passes.
+        group = parts * self._measured(spec, f"pass of {size}", partial(_make_pass, num_images=size))
+        group += self._measured(spec, "update", _make_update)
+        evaluation = self._measured(spec, f"evaluation of {_EVALUATED}", _make_evaluation)
+        return sample_visits(spec) / spec.group.size * group + evaluated_images(spec) / _EVALUATED * evaluation
+
+    def _measured(self, spec: RunSpec, part: str, make: Callable[[RunSpec, nn.Module], _Step]) -> float:
+        """Return the seconds of a part of a run, measured if nothing like it was before."""
         machine = f"{platform.node()}, torch {torch.__version__}, {spec.device}, {spec.threads} threads"
-        key = f"{machine}: {spec.network.name}, {parts} x {spec.group.size // parts}"
-        if key not in self._known:
-            self._known[key] = self._measure(spec, parts)
+        key = f"{machine}: {spec.network.name}, {part}"
+        if key not in self._known or (self.anew and key not in self._own):
+            self._known[key] = self._measure(spec, make)
+            self._own.add(key)
             if self.file is not None:
-                plain = {name: vars(speed) for name, speed in self._known.items()}
                 self.file.parent.mkdir(parents=True, exist_ok=True)
-                write_text(self.file, json.dumps(plain, indent=1) + "\n")
+                write_text(self.file, json.dumps(self._known, indent=1) + "\n")
         return self._known[key]
 
-    def _measure(self, spec: RunSpec, parts: int) -> Speed:
+    def _measure(self, spec: RunSpec, make: Callable[[RunSpec, nn.Module], _Step]) -> float:
         threads = torch.get_num_threads()
         torch.set_num_threads(spec.threads)
         try:
             with torch.random.fork_rng():
                 device = find_device(spec.device)
                 model = make_model(replace(spec.network, weights=None), _NUM_CLASSES).to(device)
-                return Speed(self._train(spec, model, parts, device), self._evaluate(spec, model, device))
+                return self._fastest(make(spec, model), device)
         finally:
             torch.set_num_threads(threads)
 
-    def _train(self, spec: RunSpec, model: nn.Module, parts: int, device: torch.device) -> float:
-        size = spec.group.size // parts
-        images, labels = _random_images(spec, size, device), torch.arange(size, device=device) % _NUM_CLASSES
-        # Average does the passes of every method that splits groups; what their rules add is small beside them.
-        method, optimizer = Average(model, num_batches=parts), spec.optimizer.make(model)
-
-        def step() -> None:
-            for _ in range(parts):
-                method.backward(F.cross_entropy(model(images), labels))
-            method.fill()
-            optimizer.step()
-
-        model.train()
-        return spec.group.size / self._fastest(step, device)
-
-    def _evaluate(self, spec: RunSpec, model: nn.Module, device: torch.device) -> float:
-        images = _random_images(spec, _EVALUATED, device)
-
-        def step() -> None:
-            with torch.no_grad():
-                model(images)
-
-        model.eval()
-        return _EVALUATED / self._fastest(step, device)
-
-    def _fastest(self, step: Callable[[], None], device: torch.device) -> float:
-        """Return the seconds of the fastest of some steps, the first of which only warms up."""
-        step()
+    def _fastest(self, step: _Step, device: torch.device) -> float:
+        """Return the seconds of the fastest of some steps."""
         began, best = self.clock(), float("inf")
         for number in count(1):
             started = self.clock()
@@ -142,10 +119,30 @@ class Probe:
             if device.type != "cpu":
                 getattr(torch, device.type).synchronize()
             best = min(best, self.clock() - started)
-            if number >= 2 and self.clock() - began > _SECONDS:
-                return max(best, 1e-9)
+            if best > _SLOW_SECONDS or (number >= 2 and self.clock() - began > _SECONDS):
+                return best
         raise AssertionError("a count has no end")
 
 
-def _random_images(spec: RunSpec, num_images: int, device: torch.device) -> torch.Tensor:
+def _make_pass(spec: RunSpec, model: nn.Module, num_images: int) -> _Step:
+    """Return a forward and a backward pass of a mini-batch, its gradient added up."""
+    images = _random_images(spec, model, num_images)
+    labels = torch.arange(num_images, device=images.device) % _NUM_CLASSES
+    model.train()
+    return lambda: F.cross_entropy(model(images), labels).backward()
+
+
+def _make_update(spec: RunSpec, model: nn.Module) -> _Step:
+    _make_pass(spec, model, num_images=2)()
+    return spec.optimizer.make(model).step
+
+
+def _make_evaluation(spec: RunSpec, model: nn.Module) -> _Step:
+    images = _random_images(spec, model, _EVALUATED)
+    model.eval()
+    return torch.no_grad()(lambda: model(images))
+
+
+def _random_images(spec: RunSpec, model: nn.Module, num_images: int) -> torch.Tensor:
+    device = next(model.parameters()).device
     return torch.randn(num_images, *NETWORKS[spec.network.name].input_shape, device=device)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -77,6 +78,20 @@ def test_the_list_names_every_experiment_and_what_is_missing_for_it(tmp_path):
         [line] = [line for line in listed.splitlines() if line.split()[:1] == [name]]
         assert experiment.where in line
     assert "cifar10, cifar100" in listed
+
+
+def test_the_list_measures_hours_once_and_anew_when_told(tmp_path):
+    def hours(*arguments):
+        listed = run("list", "--scale", "smoke", *arguments, cwd=tmp_path, COLUMNS="250", XDG_CACHE_HOME=str(tmp_path))
+        return [line.split()[-2] for line in listed.stdout.splitlines() if line.startswith(" noise-curves")]
+
+    file = tmp_path / "deepbilevel" / "speeds.json"
+    assert all(re.fullmatch(r"\d+\.\d", number) for number in hours())
+    # Speeds that are known are believed, until somebody asks for new ones.
+    file.write_text(json.dumps(dict.fromkeys(json.loads(file.read_text()), 3600.0)))
+    assert all(float(number.replace(",", "")) > 1_000 for number in hours())
+    assert all(float(number.replace(",", "")) < 1_000 for number in hours("--probe"))
+    assert max(json.loads(file.read_text()).values()) < 3600
 
 
 @pytest.mark.parametrize(

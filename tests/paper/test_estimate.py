@@ -13,7 +13,7 @@ from deepbilevel.training import default_spec
 from deepbilevel.training.build import build
 from deepbilevel.training.loop import TrainingLoop
 from deepbilevel_paper import find_experiment
-from deepbilevel_paper.estimate import Probe, Speed, evaluated_images, sample_visits
+from deepbilevel_paper.estimate import Probe, evaluated_images, sample_visits
 from deepbilevel_paper.made_data import make_data
 
 SPEC = replace(default_spec("cifar10"), threads=1, device="cpu", group=GroupSpec(2, 4))
@@ -53,39 +53,64 @@ def test_a_run_is_evaluated_as_often_as_counted(tmp_path):
     assert evaluated_images(spec) == times * (spec.data.limit + spec.data.test_limit)
 
 
-def test_hours_follow_from_visits_and_speed():
+def test_hours_follow_from_passes_updates_and_evaluations():
     probe = Probe(clock=ticking())
-    # Every step takes one tick of this clock: a group of 8 in training, 64 images in evaluation.
-    assert probe.speed(SPEC) == Speed(training=8 / 0.25, evaluation=64 / 0.25)
-    seconds = sample_visits(SPEC) * 0.25 / 8 + evaluated_images(SPEC) * 0.25 / 64
+    # Everything takes one tick of this clock: a pass of a mini-batch, an update, an evaluation of 16 images.
+    groups, evaluations = sample_visits(SPEC) / 8, evaluated_images(SPEC) / 16
+    seconds = 0.25 * (groups * (2 + 1) + evaluations)
     assert probe.seconds(SPEC) == pytest.approx(seconds)
     assert probe.hours([SPEC, SPEC]) == pytest.approx(2 * seconds / 3600)
+    whole = replace(SPEC, method=SgdSpec())  # a group in one pass
+    assert probe.seconds(whole) == pytest.approx(0.25 * (groups * (1 + 1) + evaluations))
 
 
-def test_a_kind_of_run_is_measured_once(tmp_path):
+def test_a_part_of_runs_is_measured_once(tmp_path):
     file = tmp_path / "folder" / "speeds.json"
     probe = Probe(file, clock=ticking())
-    first = probe.speed(SPEC)
+    first = probe.seconds(SPEC)
+    assert [key.split(", ")[-1] for key in json.loads(file.read_text())] == ["pass of 4", "update", "evaluation of 16"]
     probe.clock = ticking(2.0)
-    assert probe.speed(replace(SPEC, seed=3, epochs=7)) == first
-    assert Probe(file, clock=ticking(2.0)).speed(SPEC) == first
-    assert Probe(clock=ticking(2.0)).speed(SPEC) != first
-    # What takes other passes is measured: other groups, a group as one batch.
-    for other in (replace(SPEC, group=GroupSpec(4, 2)), replace(SPEC, method=SgdSpec())):
-        assert probe.speed(other) != first
+    assert probe.seconds(replace(SPEC, seed=3)) == first
+    assert Probe(file, clock=ticking(2.0)).seconds(SPEC) == first
+    assert Probe(clock=ticking(2.0)).seconds(SPEC) == pytest.approx(8 * first)
+    more = probe.seconds(replace(SPEC, group=GroupSpec(4, 4)))  # of the same passes
     assert len(json.loads(file.read_text())) == 3
+    assert more > first / 2
+    for other in (replace(SPEC, group=GroupSpec(4, 2)), replace(SPEC, method=SgdSpec())):
+        probe.seconds(other)
+    assert len(json.loads(file.read_text())) == 5
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"a": 1}', '{"a": {"training": 1}}'])
+@pytest.mark.parametrize(("tick", "steps"), [(0.05, 4), (0.2, 2), (2.5, 1)])
+def test_a_slow_part_is_timed_once_and_a_short_one_for_half_a_second(tick, steps):
+    looks = count()
+    Probe(clock=lambda: tick * next(looks)).seconds(SPEC)
+    # At the beginning, before and after every step, and from the second on whether it is enough; for three parts.
+    assert next(looks) == 3 * (1 + 2 * steps + (steps - 1))
+
+
+def test_measured_anew_what_was_known_is_measured_once_more_and_the_rest_kept(tmp_path):
+    file = tmp_path / "speeds.json"
+    first = Probe(file, clock=ticking()).seconds(SPEC)
+    file.write_text(json.dumps({**json.loads(file.read_text()), "another machine": 3.0}))
+    again = Probe(file, anew=True, clock=ticking(2.0))
+    assert again.seconds(SPEC) == pytest.approx(8 * first)
+    again.clock = ticking(4.0)
+    assert again.seconds(SPEC) == pytest.approx(8 * first)
+    assert Probe(file).seconds(SPEC) == pytest.approx(8 * first)
+    assert json.loads(file.read_text())["another machine"] == 3.0
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"a": "b"}', '{"a": {"training": 1}}'])
 def test_a_damaged_file_of_speeds_is_measured_again(content, tmp_path):
     file = tmp_path / "speeds.json"
     file.write_text(content)
-    assert Probe(file, clock=ticking()).speed(SPEC).training == 32
-    assert list(json.loads(file.read_text()).values()) == [{"training": 32.0, "evaluation": 256.0}]
+    assert Probe(file, clock=ticking()).seconds(SPEC) == Probe(clock=ticking()).seconds(SPEC)
+    assert list(json.loads(file.read_text()).values()) == [0.25, 0.25, 0.25]
 
 
 def test_a_probe_leaves_random_numbers_and_threads_alone():
     before = torch.get_rng_state()
-    Probe(clock=ticking()).speed(replace(SPEC, threads=2))
+    Probe(clock=ticking()).seconds(replace(SPEC, threads=2))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_num_threads() == 1

@@ -37,7 +37,10 @@ def reproduce(
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; smoke makes its own.")
     ] = Path("data"),
     out: Annotated[Path | None, typer.Option(help="The folder of runs and records; runs/SCALE unless told.")] = None,
-    probe: Annotated[bool, typer.Option(help="With list: measure how long runs take on this machine.")] = True,
+    probe: Annotated[
+        bool | None,
+        typer.Option(help="With list: measure this machine anew, or not at all; once unless told.", show_default=False),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
@@ -171,23 +174,25 @@ def _print_list(
     fields: dict[str, Any],
     data_dir: Path,
     *,
-    probe: bool,
+    probe: bool | None,
 ) -> None:
     from rich.console import Console
     from rich.progress import track
 
     from deepbilevel.cli.tables import print_table
+    from deepbilevel.training.memory import keep_freed_memory
     from deepbilevel_paper import runs_of
     from deepbilevel_paper.estimate import Probe, sample_visits
     from deepbilevel_paper.needed_data import missing_data, specs_of
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepbilevel" / "speeds.json"
-    measured = Probe(cache)
+    measured = Probe(cache, anew=probe is True)
+    keep_freed_memory()  # as the processes do that train
     rows: list[list[str]] = []
     console = Console(stderr=True)
-    for each in track(experiments, "measuring", console=console, transient=True, disable=not probe):
+    for each in track(experiments, "measuring", console=console, transient=True, disable=probe is False):
         specs = runs_of([cell.changed(**fields) for cell in each.cells(scale)], seeds=range(num_seeds))
-        hours = f"{measured.hours(specs):,.1f}" if probe else "-"
+        hours = f"{measured.hours(specs):,.1f}" if probe is not False else "-"
         absent = [] if scale.made_data else [missing.name for missing in missing_data(specs_of(each), data_dir)]
         visits = f"{sum(map(sample_visits, specs)) / 1e6:,.2f}"
         rows.append([each.name, each.title, each.where, str(len(specs)), visits, hours, ", ".join(absent) or "-"])
