@@ -129,7 +129,11 @@ def _make_pass(spec: RunSpec, model: nn.Module, num_images: int) -> _Step:
     images = _random_images(spec, model, num_images)
     labels = torch.arange(num_images, device=images.device) % _NUM_CLASSES
     model.train()
-    return lambda: F.cross_entropy(model(images), labels).backward()
+
+    def step() -> None:
+        F.cross_entropy(model(images), labels).backward()
+
+    return step
 
 
 def _make_update(spec: RunSpec, model: nn.Module) -> _Step:
