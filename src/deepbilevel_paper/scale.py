@@ -4,6 +4,7 @@ A scale is data. It says which fields of a run it changes, and in a sentence how
 the run differs.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -25,6 +26,7 @@ class Reduction:
         images: to train on; of an experiment with part of the data, the same part of these.
         test_images: to test on.
         epochs: the share of the epochs, at least one.
+        most_epochs: however many that would be.
         rate_per_image: let the learning rate fall per image seen as in the paper, and not per epoch as there.
         evaluate_every: how many epochs lie between two evaluations; None leaves it.
         network: a narrower one that takes the place of the network, trained alike; None leaves it.
@@ -33,6 +35,7 @@ class Reduction:
     images: int
     test_images: int
     epochs: float
+    most_epochs: int = sys.maxsize
     rate_per_image: bool = False
     evaluate_every: int | None = None
     network: str | None = None
@@ -72,7 +75,7 @@ class Scale:
         return replace(
             spec,
             data=replace(spec.data, limit=images, test_limit=min(reduction.test_images, tested_images(spec.data))),
-            epochs=max(_least_epochs(spec), round(reduction.epochs * spec.epochs)),
+            epochs=max(_least_epochs(spec), min(round(reduction.epochs * spec.epochs), reduction.most_epochs)),
             schedule=_per_image(spec.schedule, share) if reduction.rate_per_image else spec.schedule,
             evaluate_every=reduction.evaluate_every or spec.evaluate_every,
         )
@@ -145,13 +148,15 @@ COMPACT = Scale(
     "the same on part of the real images, on two processor cores in an evening",
     changes=_REDUCED | {"network.name", "schedule.factor_per_epoch"},
     # Images a second that a core trains on: CifarNet 370, Inception 50 and its half 160, PreAct ResNet-18 and AlexNet
-    # 20 to 30, ResNet-50 6. So every run is of 5 minutes to an hour. Inception, whose rate starts high, memorises only
-    # when it has fallen: it keeps the paper's schedule, of which the second half moves next to nothing, and has few
+    # 20 to 30, ResNet-50 6. So most runs are of 5 minutes to an hour. Inception, whose rate starts high, memorises only
+    # when it has fallen: it keeps the paper's schedule, which moves next to nothing after 100 epochs, and has few
     # images instead.
     reductions=MappingProxyType(
         {
             "cifarnet": Reduction(5_000, 2_000, epochs=0.2, rate_per_image=True, evaluate_every=4),
-            "inception": Reduction(2_500, 2_000, epochs=0.5, evaluate_every=10, network="inception_half"),
+            "inception": Reduction(
+                2_500, 2_000, epochs=1.0, most_epochs=100, evaluate_every=10, network="inception_half"
+            ),
             "preact_resnet18": Reduction(2_000, 1_000, epochs=0.1, evaluate_every=5),
             "imagenet": Reduction(10_000, 2_000, epochs=0.1, evaluate_every=3),
             "clothing1m": Reduction(2_000, 1_000, epochs=1.0, evaluate_every=5),
@@ -162,7 +167,7 @@ COMPACT = Scale(
 
 SMOKE = Scale(
     "smoke",
-    "seconds, on made images: shows that everything works, and nothing else",
+    "seconds a run, on made images: shows that everything works, and nothing else",
     changes=_REDUCED
     | {"group.batch_size", "group.on_rare", "network.name", "network.weights", "data.recipe", "data.view"}
     | {"data.test_crops", "optimizer.lr", "optimizer.arguments"},

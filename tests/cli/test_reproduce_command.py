@@ -70,6 +70,31 @@ def test_records_that_were_exported_count_where_their_runs_are_not_wanted(smoked
     assert status["Bilevel", "noisy labels"] == ["done", "done"]
 
 
+def test_fewer_seeds_or_other_settings_take_nothing_out_of_a_record(tmp_path):
+    figure = ["noise-curves-cifarnet", "--scale", "smoke", "--column", "CIFAR-10", "--row", "SGD", "--at", "0", "-q"]
+    file = tmp_path / "runs/smoke/sweep-noise-curves-cifarnet-smoke.json"
+
+    def seeds():
+        record = json.loads(file.read_text())
+        [cell] = [cell for cell in record["cells"] if any(run["status"] == "done" for run in cell["runs"])]
+        return record["seeds"], [(run["seed"], run["status"]) for run in cell["runs"]]
+
+    run(*figure, "--seeds", "0-1", cwd=tmp_path)
+    run(*figure, "--seeds", "0", cwd=tmp_path)
+    assert seeds() == ([0, 1], [(0, "done"), (1, "done")])
+    run(*figure, "--seeds", "3", cwd=tmp_path)
+    assert seeds() == ([0, 1, 3], [(0, "done"), (1, "done"), (3, "done")])
+    written = file.read_text()
+    refused = run(*figure, "--threads", "2", cwd=tmp_path, code=2)
+    assert "has 3 finished run(s) with other settings, such as cifar10-cifarnet-sgd-" in refused.stderr
+    assert "--threads" in refused.stderr
+    assert file.read_text() == written
+    # A damaged one is made anew of what runs say of themselves.
+    file.write_text(written[: len(written) // 2])
+    run(*figure, "--seeds", "0-1", cwd=tmp_path)
+    assert seeds() == ([0, 1], [(0, "done"), (1, "done")])
+
+
 def test_the_list_names_every_experiment_and_what_is_missing_for_it(tmp_path):
     from deepbilevel_paper import EXPERIMENTS
 
@@ -78,6 +103,19 @@ def test_the_list_names_every_experiment_and_what_is_missing_for_it(tmp_path):
         [line] = [line for line in listed.splitlines() if line.split()[:1] == [name]]
         assert experiment.where in line
     assert "cifar10, cifar100" in listed
+    lines = run("list", "--no-probe", "--data-dir", "nowhere", "--json", cwd=tmp_path).stdout.splitlines()
+    read = {each["name"]: each for each in map(json.loads, lines)}
+    assert list(read) == list(EXPERIMENTS)
+    assert read["pixel-permutation"]["missing_data"] == ["cifar10"]
+    assert (read["table1"]["runs"], read["table1"]["hours"]) == (24, None)
+
+
+def test_whoever_stops_reading_the_list_is_told_of_no_error(tmp_path):
+    command = [sys.executable, "-m", "deepbilevel", "reproduce", "list", "--no-probe"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
 
 
 def test_the_list_measures_hours_once_and_anew_when_told(tmp_path):
@@ -101,6 +139,7 @@ def test_the_list_measures_hours_once_and_anew_when_told(tmp_path):
         (["table1", "--scale", "smok"], "did you mean 'smoke'"),
         (["table1", "--row", "nothing"], "no row of table1-compact has --row 'nothing'; there are SGD, Baseline, a)"),
         (["table1", "--column", "vgg"], "there are CifarNet, clean, CifarNet, 50 % noise"),
+        (["list", "--row", "sgd"], "list shows every experiment whole"),
         (["table1", "--at", "0.5"], "a table, which varies no number"),
         (["figure-mu", "--at", "0.5"], "no such value; there are 0.0001, 0.001, 0.01, 0.1, 1"),
         (["figure-mu", "--at", "much"], "--at must be numbers such as 0.0001"),

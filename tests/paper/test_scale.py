@@ -81,6 +81,8 @@ def test_compact_inception_is_narrow_and_follows_the_papers_schedule():
         assert own.network.name == "inception_half"
         assert own.schedule == paper.schedule
         assert own.optimizer == paper.optimizer
+    # Half of fewer epochs would end before the learning rate has fallen.
+    assert {own.epochs for _, own in pairs(find_experiment("noise-curves-inception"), COMPACT)} == {100}
 
 
 def test_compact_fractions_of_voc_stay_fractions():

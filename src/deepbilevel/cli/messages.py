@@ -23,6 +23,8 @@ def errors_as_messages(code: int = FAILED, *others: type[Exception], silent: boo
     """
     try:
         yield
+    except BrokenPipeError:
+        raise  # as in `... | head`: whoever read has enough, which is nobody's mistake
     except (ValueError, OSError, ImportError, *others) as error:
         if not silent:
             typer.echo(f"error: {error}", err=True)

@@ -1,5 +1,6 @@
 """``deepbilevel reproduce``: the paper's tables and figures, each by one command."""
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ from deepbilevel.cli.resolving import parse_seeds
 
 if TYPE_CHECKING:
     from deepbilevel.sweeps.sweep import Cell, Sweep
+    from deepbilevel.sweeps.trials import Trial
     from deepbilevel_paper import Experiment, Scale
 
 _LIST = "list"
@@ -19,11 +21,17 @@ _LIST = "list"
 
 def reproduce(
     experiment: Annotated[str, typer.Argument(help="A name that `deepbilevel reproduce list` shows, or list.")],
-    scale: Annotated[str, typer.Option(help="paper, compact (evenings on two cores) or smoke (seconds).")] = "compact",
+    scale: Annotated[
+        str, typer.Option(help="paper, compact (an evening on two cores) or smoke (seconds a run, made images).")
+    ] = "compact",
     seeds: Annotated[str, typer.Option(help="One run of every cell per seed, as in 0-4 or 0,2,5.")] = "0",
-    rows: Annotated[list[str] | None, typer.Option("--row", help="Only rows with this text; may be repeated.")] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option("--row", help="Only the row of this name, or rows with this text; may be repeated."),
+    ] = None,
     columns: Annotated[
-        list[str] | None, typer.Option("--column", help="Only columns with this text; may be repeated.")
+        list[str] | None,
+        typer.Option("--column", help="Only the column of this name, or columns with this text; may be repeated."),
     ] = None,
     at: Annotated[
         str | None, typer.Option("--at", help="Only these values of what a figure varies, as in 0,0.2,0.5.")
@@ -49,6 +57,7 @@ def reproduce(
 
     Example: deepbilevel reproduce table1 --column CifarNet --seeds 0-1 --jobs 2
     """
+    from deepbilevel.sweeps.earlier import recorded_seeds, refuse_to_lose
     from deepbilevel.training.defaults import best_device
     from deepbilevel_paper import EXPERIMENTS, find_experiment, find_scale
     from deepbilevel_paper.sweep import make_sweep
@@ -58,18 +67,25 @@ def reproduce(
         size, numbers = find_scale(scale), parse_seeds(seeds)
         fields = {"threads": threads, "device": device or best_device()}
         if experiment == _LIST:
-            _print_list(list(EXPERIMENTS.values()), size, len(numbers), fields, data_dir, probe=probe)
+            if rows or columns or at or dry_run:
+                raise ValueError("list shows every experiment whole; --row, --column, --at and --dry-run belong to one")
+            _print_list(list(EXPERIMENTS.values()), size, len(numbers), fields, data_dir, probe=probe, as_json=as_json)
             return
         chosen = find_experiment(experiment)
+        out = out or Path("runs") / size.name
         sweep = make_sweep(chosen, size, numbers, **fields)
+        recorded = sweep.file(out, "json")
+        # The record is that of all seeds there have been, not only of those that are run today.
+        sweep = make_sweep(chosen, size, sorted({*numbers, *recorded_seeds(recorded)}), **fields)
         wanted = _choose_cells(sweep, rows or [], columns or [], at)
+        trials = sweep.trials(wanted.__contains__, numbers)
         if dry_run:
-            for trial in sweep.trials(wanted.__contains__):
+            for trial in trials:
                 typer.echo(f"{trial.label}: {trial.spec.name}-{trial.id}")
             return
-        out = out or Path("runs") / size.name
+        refuse_to_lose(recorded, sweep)
         data_dir = _find_data(chosen, size, wanted, data_dir, out)
-    _run(sweep, wanted, place, out, data_dir, jobs, workers, quiet=quiet, as_json=as_json)
+    _run(sweep, wanted, trials, place, out, data_dir, jobs, workers, quiet=quiet, as_json=as_json)
 
 
 def _choose_cells(sweep: "Sweep", rows: list[str], columns: list[str], at: str | None) -> "list[Cell]":
@@ -131,6 +147,7 @@ def _find_data(experiment: "Experiment", scale: "Scale", wanted: "list[Cell]", d
 def _run(
     sweep: "Sweep",
     wanted: "list[Cell]",
+    trials: "list[Trial]",
     place: Place,
     out: Path,
     data_dir: Path,
@@ -140,14 +157,11 @@ def _run(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    import json
-
     from deepbilevel.cli.side_by_side import conclude, run_and_show
     from deepbilevel.cli.tables import print_table
     from deepbilevel.sweeps.sweep import Recorder
     from deepbilevel.sweeps.table import describe, list_doubts, make_table_beside
 
-    trials = sweep.trials(wanted.__contains__)
     with errors_as_messages(), place.open(out, data_dir, workers=workers) as executor:
         # Cells that are not wanted today may have been run before, elsewhere too: then their exported records are here.
         recorder = Recorder(sweep, out, find_record=executor.find_record)
@@ -175,6 +189,7 @@ def _print_list(
     data_dir: Path,
     *,
     probe: bool | None,
+    as_json: bool,
 ) -> None:
     from rich.console import Console
     from rich.progress import track
@@ -188,18 +203,41 @@ def _print_list(
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepbilevel" / "speeds.json"
     measured = Probe(cache, anew=probe is True)
     keep_freed_memory()  # as the processes do that train
-    rows: list[list[str]] = []
+    listed: list[dict[str, Any]] = []
     console = Console(stderr=True)
     for each in track(experiments, "measuring", console=console, transient=True, disable=probe is False):
         specs = runs_of([cell.changed(**fields) for cell in each.cells(scale)], seeds=range(num_seeds))
-        hours = f"{measured.hours(specs):,.1f}" if probe is not False else "-"
         absent = [] if scale.made_data else [missing.name for missing in missing_data(specs_of(each), data_dir)]
-        visits = f"{sum(map(sample_visits, specs)) / 1e6:,.2f}"
-        rows.append([each.name, each.title, each.where, str(len(specs)), visits, hours, ", ".join(absent) or "-"])
+        listed.append(
+            {
+                "name": each.name,
+                "title": each.title,
+                "where": each.where,
+                "runs": len(specs),
+                "sample_visits": sum(map(sample_visits, specs)),
+                "hours": None if probe is False else measured.hours(specs),
+                "missing_data": absent,
+            }
+        )
+    if as_json:
+        for row in listed:
+            typer.echo(json.dumps(row))
+        return
     where = f"{fields['device']}, {fields['threads']} thread(s)"
     print_table(
         ["name", "what", "in the paper", "runs", "million visits", "hours", "data missing"],
-        rows,
+        [
+            [
+                row["name"],
+                row["title"],
+                row["where"],
+                str(row["runs"]),
+                f"{row['sample_visits'] / 1e6:,.2f}",
+                "-" if row["hours"] is None else f"{row['hours']:,.1f}",
+                ", ".join(row["missing_data"]) or "-",
+            ]
+            for row in listed
+        ],
         caption=f"Scale {scale.name}: {scale.description}. {num_seeds} seed(s). Hours: one run after another on this "
         f"machine ({where}), from a few timed steps; decoding of files is not in them.",
         numbers=range(3, 6),

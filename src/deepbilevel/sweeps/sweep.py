@@ -76,13 +76,18 @@ class Sweep:
         """The name of exactly these runs in these places."""
         return spec_id([[cell.row, cell.column, [spec.id for spec in cell.specs]] for cell in self.cells])
 
-    def trials(self, wanted: Callable[[Cell], bool] = lambda cell: True) -> list[Trial]:
-        """Return the runs of the cells that are wanted, seed by seed: after the first there is something to look at."""
+    def trials(
+        self, wanted: Callable[[Cell], bool] = lambda cell: True, seeds: Sequence[int] | None = None
+    ) -> list[Trial]:
+        """Return the runs of the cells and seeds that are wanted, all unless told.
+
+        They come seed by seed: after the first there is something to look at.
+        """
         cells = [cell for cell in self.cells if cell.specs and wanted(cell)]
         several = len({cell.column for cell in cells}) > 1
         trials: list[Trial] = []
         for number, seed in enumerate(self.seeds):
-            for cell in cells:
+            for cell in cells if seeds is None or seed in seeds else ():
                 place = f"{cell.row}, {cell.column}" if several else cell.row
                 if cell.x is not None:
                     place += f", {cell.x:g}"
