@@ -22,7 +22,7 @@ from deepbilevel.networks.catalog import NETWORKS
 from deepbilevel.replacement import write_text
 from deepbilevel.training.build import find_device, make_model
 from deepbilevel.training.spec import RunSpec
-from deepbilevel_paper.sizes import tested_images, trained_images
+from deepbilevel_paper.sizes import rated_images, tested_images, trained_images
 
 _NUM_CLASSES = 10  # the last layer is a small part of every network here
 _SECONDS = 0.5  # of every measurement, or two steps
@@ -46,7 +46,7 @@ def evaluated_images(spec: RunSpec) -> int:
     """Return how many images a run evaluates, every crop counted."""
     crops = spec.data.test_crops
     times = -(-spec.epochs // spec.evaluate_every)
-    return times * (trained_images(spec.data) + crops * tested_images(spec.data))
+    return times * (rated_images(spec.data) + crops * tested_images(spec.data))
 
 
 @dataclass

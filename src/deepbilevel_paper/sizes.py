@@ -29,6 +29,11 @@ def trained_images(data: DataSpec) -> int:
     return _limited(IMAGES[data.name, data.train_split], data.limit)
 
 
+def rated_images(data: DataSpec) -> int:
+    """Return of how many images the figures of training are."""
+    return _limited(IMAGES[data.name, data.train_split], data.limit if data.train_figures == "trained" else None)
+
+
 def tested_images(data: DataSpec) -> int:
     """Return how many images a run is tested on."""
     return _limited(IMAGES[data.name, data.entry.test_split or ""], data.test_limit)

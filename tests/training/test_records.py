@@ -8,9 +8,11 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from deepbilevel.data import load_data
 from deepbilevel.specs import from_plain, to_plain, with_value
 from deepbilevel.training import Interrupted, Listener, RunFolder, RunSpec, default_spec, load_model, read_steps, train
 from deepbilevel.training.build import build
+from deepbilevel.training.evaluation import predict
 from tests.data.layouts import write_folder
 
 SETTINGS = {
@@ -50,6 +52,20 @@ def test_the_record_says_what_ran_where_and_what_came_of_it(finished):
     assert record["seconds"]["wall"] >= record["seconds"]["training"] > 0
     assert record["seconds"]["cpu"] > 0
     assert record["samples_per_second"] == pytest.approx(12 * 64 / record["seconds"]["training"], rel=0.01)
+
+
+def test_figures_of_training_are_of_the_whole_split_where_that_is_wanted(tmp_path):
+    changes = {"noise": None, "epochs": 1}
+    few, whole = make_spec(**changes), make_spec(**changes, **{"data.train_figures": "split"})
+    assert few.id == make_spec(**changes, **{"data.train_figures": "trained"}).id != whole.id
+    parts = build(whole, tmp_path)
+    assert (len(parts.train.data), len(parts.rated.data)) == (256, len(load_data("digits", split="train")))
+    records = [train(spec, out=tmp_path, data_dir=tmp_path) for spec in (few, whole)]
+    assert records[0]["final"]["test"] == records[1]["final"]["test"]  # the same network
+    assert records[0]["final"]["train"] != records[1]["final"]["train"]
+    model, data = load_model(RunFolder.of(whole, tmp_path).path).network, parts.rated.data
+    right = [each.argmax(1) == data.labels[indices] for indices, each in predict(model, parts.rated)]
+    assert records[1]["final"]["train"] == pytest.approx(100 * float(torch.cat(right).float().mean()))
 
 
 def test_the_history_has_a_row_per_epoch_with_all_figures(finished):

@@ -101,6 +101,9 @@ IMPOSSIBLE = [
     (changed(CIFAR, data__recipe="inception"), "cifarnet takes images of 3x28x28, but .* 'inception' gives 3x29x29"),
     (changed(DIGITS, data__recipe="cifarnet"), "digit_cnn takes .* 'cifarnet' cannot be had: .*"),
     (changed(OWN, network="alexnet", data__recipe="imagenet"), "alexnet takes images of 3x227x227, .* gives 3x32x32"),
+    (changed(OWN, data__train_figures="split"), "train_figures 'split' would be of the images too that are set aside"),
+    (changed(CIFAR, data__train_figures="split", data__labels="worst"), "published labels, and labels are 'worst'"),
+    (changed(DIGITS, data__train_figures="split", noise="uniform:0.5"), "makes labels .* wrong .*; take 'trained'"),
 ]
 
 OUT_OF_RANGE = [
@@ -217,6 +220,7 @@ CHOICES = [
     "device",
     "precision",
     "passes",
+    "data.train_figures",
     "method.solver",
     "method.weighting",
     "method.validation",

@@ -1,6 +1,7 @@
 """Which images a run trains and is tested on, as a value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from deepbilevel.choice import choose
 from deepbilevel.data.augment import RECIPES
@@ -8,7 +9,7 @@ from deepbilevel.data.catalog import DataEntry, find_entry
 from deepbilevel.data.human_labels import label_sets
 from deepbilevel.data.views import VIEWS
 from deepbilevel.run_references import referred_run
-from deepbilevel.specs import SpecError, validate
+from deepbilevel.specs import ADDED_LATER, SpecError, validate
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class DataSpec:
         test_limit: test on that many.
         test_rate: the share of your own images that is set aside for testing.
         test_crops: average predictions over that many random crops of each test image; 1 is the middle.
+        train_figures: of which images figures of training are: of those it ``trained`` on, or of the whole ``split``,
+            whatever the limit.
     """
 
     name: str
@@ -41,6 +44,7 @@ class DataSpec:
     test_limit: int | None = None
     test_rate: float = 0.2
     test_crops: int = 1
+    train_figures: Literal["trained", "split"] = field(default="trained", metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         validate(self)
@@ -67,6 +71,10 @@ class DataSpec:
             raise SpecError(f"path is missing: {self.name} needs the place of your images")
         if not entry.own and self.path is not None:
             raise SpecError(f"path {self.path!r} is for images of your own; {self.name} is found in the data folder")
+        if self.train_figures == "split" and entry.test_split is None:
+            raise SpecError("train_figures 'split' would be of the images too that are set aside for testing; drop it")
+        if self.train_figures == "split" and self.labels is not None:
+            raise SpecError(f"train_figures 'split' is of published labels, and labels are {self.labels!r}; drop one")
         self._check_files(entry)
 
     def _check_files(self, entry: DataEntry) -> None:

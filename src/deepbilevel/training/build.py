@@ -57,6 +57,7 @@ class Parts:
 
     Attributes:
         objective: the loss, where it remembers or learns something; its parameters are trained with the network's.
+        rated: whose figures are called those of training; usually the images trained on.
         step: all passes of a group, and what the method makes of them.
         num_parts: into how many mini-batches a group is cut: k, or 1 where the group is one batch.
         processes: those that share the run.
@@ -70,6 +71,7 @@ class Parts:
     scaler: GradScaler | None
     groups: MatchedGroups
     train: Feed
+    rated: Feed
     test: Feed
     step: Callable[[list[Batch]], Any]
     autocast: torch.autocast | None
@@ -116,6 +118,7 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
     optimizer = spec.optimizer.make(trained)
     method, num_parts = _make_method(spec, trained, scaler, optimizer)
     _warn_of_single_images(model, spec.group.size // num_parts)
+    train = make_feed(spec, train_set, device, split="train", workers=workers)
     return Parts(
         spec=spec,
         model=model,
@@ -124,7 +127,8 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
         optimizer=optimizer,
         scaler=scaler,
         groups=groups,
-        train=make_feed(spec, train_set, device, split="train", workers=workers),
+        train=train,
+        rated=_make_rated_feed(spec, data_dir, device, workers) or train,
         test=make_feed(spec, test_set, device, split="test", workers=workers),
         step=make_step(spec, model, objective, method, autocast),
         autocast=autocast,
@@ -198,6 +202,14 @@ def make_feed(spec: RunSpec, data: ImageSet, device: torch.device, *, split: Any
     view = None if spec.data.view is None else find_view(spec.data.view, side)
     recipe = find_recipe(spec.data.recipe)
     return Feed(data, recipe, view, split=split, seed=spec.seed, device=device, workers=workers, mixing=spec.mixing)
+
+
+def _make_rated_feed(spec: RunSpec, data_dir: Path, device: torch.device, workers: int) -> Feed | None:
+    """Return the way of the images that figures of training are of, if they are others than those trained on."""
+    if spec.data.train_figures == "trained":
+        return None
+    whole = load_data(spec.data.name, data_dir, spec.data.train_split)
+    return make_feed(spec, whole, device, split="train", workers=workers)
 
 
 def make_autocast(spec: RunSpec) -> torch.autocast | None:

@@ -99,7 +99,7 @@ class TrainingLoop:
             row: Row = {"epoch": self.epoch + 1, "lr": float(lr), **self.steps.summary()}
             if (self.epoch + 1) % spec.evaluate_every == 0 or self.epoch + 1 == spec.epochs:
                 scores: dict[str, float] = {}
-                yield from self._evaluate("train", self.parts.train, 1, scores)
+                yield from self._evaluate("train", self.parts.rated, 1, scores)
                 yield from self._evaluate("test", self.parts.test, spec.data.test_crops, scores)
                 scores["gap"] = scores["train"] - scores["test"]
                 row.update(scores)

@@ -156,6 +156,11 @@ class RunSpec:
                 f"mixing {self.mixing.kind} needs one label per image; {self.data.name} has several, and some that do "
                 "not count, which cannot be blended with those that do"
             )
+        if self.noise is not None and self.data.train_figures == "split":
+            raise SpecError(
+                f"noise {self.noise} makes labels of the images wrong that are trained on, and data.train_figures "
+                "'split' is of others too; take 'trained'"
+            )
         if self.noise is not None and self.data.labels is not None:
             raise SpecError(
                 f"noise {self.noise} would fall on data.labels {self.data.labels!r}, noisy already; drop one"
