@@ -1,19 +1,21 @@
 """Figures show what the records say, in the paper's form."""
 
+import re
 from dataclasses import replace
 from statistics import mean, stdev
 from xml.etree import ElementTree
 
 import pytest
 
-from deepbilevel.report.drawing import draw_figure
-from deepbilevel.report.looks import DARK, LIGHT, NUM_COLOURS, dash, marker
-from deepbilevel.report.records import read_records
+from deepbilevel.report.drawing import draw_figure, draw_panel
+from deepbilevel.report.looks import DARK, LIGHT, NUM_COLOURS, colour_class, dash, marker
+from deepbilevel.report.records import CellRun, read_records
 from deepbilevel.report.result_figures import result_figures
 from deepbilevel.report.run_figures import MOST_SHOWN, run_figure, settings_of
 from deepbilevel.report.scales import along, linear, over_values
-from tests.report.written import HOSTILE, not_done, write_everything, write_run, write_sweep
+from tests.report.written import HOSTILE, not_done, write_everything, write_mu_figure, write_run, write_sweep
 
+NETWORKS = ("CifarNet", "Inception")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -61,18 +63,45 @@ def test_published_points_are_drawn_where_there_are_any(records):
 
 
 def test_a_point_that_is_missing_is_told(records):
-    assert "Not drawn: SGD at label noise 80 % (missing)." in figures_of(records, "noise")[0].about
+    assert " Not drawn: SGD at 80 % (missing)." in figures_of(records, "noise")[0].about
     noisy = figures_of(records, "table1")[1]
     assert noisy.panels[0].row_labels[0] == "SGD: failed"
     assert not [dot for dot in noisy.panels[0].dots if dot.series == 0 and dot.look != "paper"]
 
 
-def test_where_nothing_was_run_it_is_said_once(records):
-    sweep = sweep_of(records, "noise")
-    cells = tuple(replace(cell, runs=(), published=None) for cell in sweep.cells)
-    for figure in result_figures(replace(sweep, cells=cells), "noise", "accuracy"):
-        assert figure.about.endswith("Nothing of it has been run yet.")
-        assert "Not drawn" not in figure.about
+def test_points_that_are_missing_are_told_together(tmp_path):
+    done = {**not_done(0, "done"), "figures": {"test": 50.0, "train": 60.0}}
+    absent = {(row, x): not_done(0, "missing") for row in "ab" for x in (0.1, 0.3)}
+    absent["c", 0.3] = not_done(0, "failed", "no disk")
+    cells = [
+        {"row": row, "column": "", "x": x, "published": None, "runs": [absent.get((row, x), done)]}
+        for row in "abc"
+        for x in (0.0, 0.1, 0.3)
+    ]
+    write_sweep(tmp_path, "x", axis={"name": "the share of wrong labels"}, cells=cells)
+    (figure,) = figures_of(read_records(tmp_path), "x")
+    assert figure.about.endswith("Not drawn: a and b at 0.1, 0.3 (missing); c at 0.3 (failed).")
+    assert figure.about.count("the share of wrong labels") == 1
+
+
+@pytest.mark.parametrize("name", ["noise", "table1"])
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (None, "Nothing of it has been run yet"),
+        (CellRun(0, None, "missing", None, {}), "Nothing of it has been run yet"),
+        (CellRun(0, None, "failed", "no disk", {}), "None of its runs has a result: "),
+    ],
+)
+def test_a_figure_without_a_result_is_one_sentence(records, name, run, said):
+    sweep = sweep_of(records, name)
+    cells = tuple(replace(cell, runs=() if run is None else (run,)) for cell in sweep.cells)
+    figures = result_figures(replace(sweep, cells=cells), name, "accuracy")
+    assert len(figures) == (1 if name == "noise" else 2)
+    for figure in figures:
+        assert figure.about.startswith(said)
+        assert figure.about.endswith("; the paper's numbers stand in the table.")
+        assert not figure.panels
 
 
 def test_a_comparison_shows_last_and_best_and_what_was_memorised(records):
@@ -111,7 +140,37 @@ def test_a_figure_with_a_column_per_point_is_one_figure(tmp_path):
     write_sweep(tmp_path, "mu", axis={"name": "mu", "unit": ""}, cells=cells)
     (figure,) = figures_of(read_records(tmp_path), "mu")
     assert figure.panels[1].curves[0].xs == (0, 0.001, 0.1, 10)
-    assert figure.panels[1].x_label == "mu, not to scale"
+    assert figure.panels[1].x_label == "mu"
+    assert ">mu, not to scale</text>" in draw_panel(figure.panels[1])
+    long = replace(figure.panels[1], x_label="mu, which evens out the weights of mini-batches")
+    assert "…, not to scale</text>" in draw_panel(long)
+    assert "not to scale" not in draw_panel(replace(long, x=linear([0.0, 10.0])))
+
+
+def test_columns_that_differ_after_their_last_comma_share_a_plot(tmp_path):
+    write_mu_figure(tmp_path)
+    cifarnet, inception = figures_of(read_records(tmp_path), "mu")
+    assert (cifarnet.slug, inception.slug) == ("mu-results-1", "mu-results-2")
+    assert (cifarnet.title, inception.title) == ("The parameter mu: CifarNet", "The parameter mu: Inception")
+    assert cifarnet.series == inception.series == ("clean", "50 % noise")
+    assert "a line per setting" in cifarnet.about
+    clean, noisy = cifarnet.panels[1].curves
+    assert clean.xs == noisy.xs == (0.001, 0.01, 0.1)
+    assert min(clean.ys) > max(noisy.ys)
+
+
+def test_lines_are_named_by_what_differs(tmp_path):
+    write_mu_figure(tmp_path, rows=("SGD", "Bilevel"))
+    sweep = sweep_of(read_records(tmp_path), "mu")
+    assert result_figures(sweep, "mu", "accuracy")[0].series == (
+        *("SGD, clean", "Bilevel, clean", "SGD, 50 % noise", "Bilevel, 50 % noise"),
+    )
+    # Nothing to group by: what stands before the comma is there once.
+    alone = replace(sweep, cells=tuple(cell for cell in sweep.cells if cell.column.endswith("clean")))
+    figures = result_figures(alone, "mu", "accuracy")
+    assert [figure.title for figure in figures] == [f"The parameter mu: {name}, clean" for name in NETWORKS]
+    assert [figure.slug for figure in figures] == ["mu-results-1", "mu-results-2"]
+    assert all(figure.series == ("SGD", "Bilevel") for figure in figures)
 
 
 @pytest.mark.parametrize("values", [[], [50.0], [0.0], [0.0, 100.0], [99.99, 100.0], [-1e-7, 1e-7], [50, 50 + 1e-11]])
@@ -151,11 +210,26 @@ def test_contrast_is_that_of_wcag(colours):
         assert contrast(colours[name], colours["paper"]) >= 3
 
 
-def test_series_differ_in_more_than_colour():
-    looks = {(n % NUM_COLOURS, dash(n), marker(n, 0, 0, "full")) for n in range(28)}
-    assert len(looks) == 28
-    assert len({dash(n) for n in range(4)}) == len({dash(n) for n in (0, 7, 14, 21)}) == 4
-    assert len({marker(n, 0, 0, "full") for n in range(5)}) == 5
+def test_series_differ_without_their_colour():
+    def looks(numbers):
+        return [(dash(n), marker(n, 0, 0, "full"), colour_class(n)) for n in numbers]
+
+    for alone in zip(*looks(range(NUM_COLOURS)), strict=True):
+        assert len(set(alone)) == NUM_COLOURS >= 7
+    many = looks(range(49))
+    assert len({(line, shape) for line, shape, _ in many}) == 49
+    assert len({(line, colour) for line, _, colour in many}) == 49
+    assert len({(shape, colour) for _, shape, colour in many}) == 49, "markers without lines"
+
+
+def test_a_training_curve_ends_in_its_marker(records):
+    figure = training_of(records, "compare")
+    panel = figure.panels[0]
+    ends = re.findall(r'end-mark" data-series="(\d+)" data-seed="\d">(.*?)</g>', draw_panel(panel))
+    assert len(ends) == len(panel.curves) == 28
+    for number, shape in ends:
+        expected = marker(int(number), 0, 0, "full")
+        assert (shape.split()[0], shape.count("L")) == (expected.split()[0], expected.count("L"))
 
 
 def test_a_file_is_sound_xml_whatever_a_record_says(tmp_path):

@@ -139,6 +139,39 @@ def test_loose_runs_are_one_line_per_setting_and_seeds_lie_together(tmp_path):
     assert len(boxes) == 3
 
 
+def test_a_run_is_counted_once_and_a_planned_one_as_missing(tmp_path):
+    shared = {**not_done(0, "done"), "id": "shared", "figures": {"test": 1.0}}
+    lost = {**shared, "status": "missing", "figures": None}
+    runs = {"a": [shared, not_done(1, "missing"), not_done(2, "failed", "no disk")], "b": [lost, {**lost, "id": "b"}]}
+    for name, members in runs.items():
+        cells = [{"row": "sgd", "column": "", "x": None, "published": None, "runs": members}]
+        write_sweep(tmp_path, name, cells=cells)
+    write_run(tmp_path, "loose", 0, 90, 60, 4)
+    page = Reader(make_report(tmp_path).page.read_text(encoding="utf-8"))
+    assert "3 runs were made (2 done, 1 failed); 2 planned ones are missing." in page.text
+
+
+def test_experiments_come_before_comparisons_and_all_are_named(made):
+    page = Reader(made.page.read_text(encoding="utf-8"))
+    sections = [attributes["id"] for tag, attributes in page.tags if tag == "section"]
+    assert sections == ["noise", "table1", "compare", "cost", "memory"]
+    assert "Methods side by side (compare; 28 done)" in page.text
+    assert "Experimentnoise" in page.text
+    assert "Comparisoncompare" in page.text
+
+
+def test_of_what_was_not_run_there_is_neither_control_nor_file(tmp_path):
+    runs = [not_done(0, "missing")]
+    cells = [{"row": "sgd", "column": "", "x": x, "published": None, "runs": runs} for x in (1, 2)]
+    write_sweep(tmp_path, "x", axis={"name": "mu"}, cells=cells)
+    made = make_report(tmp_path)
+    page = Reader(made.page.read_text(encoding="utf-8"))
+    assert "x. Nothing of it has been run yet." in page.text
+    assert not {"form", "input", "button"} & {tag for tag, _ in page.tags}
+    assert made.num_figures == 0
+    assert not list((made.page.parent / "figures").iterdir())
+
+
 def test_an_empty_folder_gives_a_page_that_says_so(tmp_path):
     assert "There are no records here yet." in make_report(tmp_path).page.read_text(encoding="utf-8")
 

@@ -1,39 +1,9 @@
 """The page in a real browser: drawn, quiet, readable at any size, and every control does something."""
 
-import shutil
-import sys
-
 import pytest
 
-from deepbilevel.report import make_report
-from tests.report.written import HOSTILE, not_done, write_everything, write_run, write_sweep
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="no browser; run: apt-get install -y --no-install-recommends chromium"
-)
-
-FIGURES = """() => [...document.querySelectorAll(".panel svg")].filter((svg) => svg.checkVisibility()).map((svg) => ({
-    figure: svg.closest("figure").id, panel: svg.closest(".panel").dataset.panel,
-    width: svg.getBoundingClientRect().width, height: svg.getBoundingClientRect().height,
-    marks: [...svg.querySelectorAll(".line, .dot")].filter((mark) => mark.getBoundingClientRect().width > 0).length,
-    bare: [...svg.querySelectorAll("path, circle")].filter((m) => /NaN|Infinity/.test(m.outerHTML)).length,
-}))"""
-
-# Pairs of labels in one figure that touch, and labels that leave their figure.
-COLLISIONS = """() => [...document.querySelectorAll(".panel svg")].flatMap((svg) => {
-    const outer = svg.getBoundingClientRect();
-    const boxes = [...svg.querySelectorAll("text")].filter((t) => t.checkVisibility())
-        .map((t) => ({ text: t.textContent, ...t.getBoundingClientRect().toJSON() }));
-    const out = boxes.filter((b) => b.left < outer.left - 1 || b.right > outer.right + 1 || b.bottom > outer.bottom + 1)
-        .map((b) => `outside: ${b.text}`);
-    boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b) => {
-        const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
-        const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-        if (wide > 1 && high > 2) out.push(`${a.text} / ${b.text}`);
-    }));
-    return out;
-})"""
+from tests.report.drawn import check_figures
+from tests.report.written import HOSTILE, make_page_only, not_done, run, write_sweep
 
 # Everything that is drawn, so that a change can be seen.
 DRAWN = """() => [...document.querySelectorAll(".panel svg :is(.line, .wide, .full, .hollow, .cross)")]
@@ -41,68 +11,6 @@ DRAWN = """() => [...document.querySelectorAll(".panel svg :is(.line, .wide, .fu
 
 SMALLEST_LETTERS = """() => Math.min(...[...document.querySelectorAll(".panel svg text")]
     .filter((t) => t.checkVisibility()).map((t) => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a))"""
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    """A report with everything in it, a damaged file, a hostile sweep, long names and a loose run included."""
-    folder = write_everything(tmp_path_factory.mktemp("records"))
-    (folder / "sweep-cut.json").write_text("{")
-    write_run(folder, HOSTILE, 0, 90, 60, 4, "bilevel")
-    long = "a method whose name is far longer than any figure is wide, and goes on and on"
-    cells = [
-        {"row": row, "column": HOSTILE, "x": x, "published": None, "runs": [run]}
-        for row in (HOSTILE, long)
-        for x in (0.0001, 0.0002, 0.00025, 0.001, 0.0015, 0.01, 0.025, 0.1, 1.25, 1000.5, 1250.5, 123456.0)
-        for run in [{**not_done(0, "done"), "figures": {"test": 50.0 + x / 1e4, "train": 60.0}}]
-    ]
-    write_sweep(folder, "hostile", title=HOSTILE, axis={"name": long, "unit": HOSTILE}, cells=cells)
-    with pytest.MonkeyPatch.context() as without:
-        without.setitem(sys.modules, "vl_convert", None)  # pictures take seconds, and nobody looks at them here
-        return make_report(folder).page
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def open_page(browser, report):
-    """Open the page without a network; whatever the browser complains about fails the test."""
-    complaints, contexts = [], []
-
-    def open_it(width=1280, scheme="light"):
-        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url == report.as_uri() or complaints.append(request.url))
-        page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
-        page.goto(report.as_uri())
-        return page
-
-    yield open_it
-    for context in contexts:
-        context.close()
-    assert complaints == []
-
-
-def check_figures(page):
-    figures = page.evaluate(FIGURES)
-    assert len(figures) > 15
-    for figure in figures:
-        assert figure["width"] > 200, figure
-        assert figure["height"] > 80, figure
-        assert figure["marks"] > 0, figure
-        assert figure["bare"] == 0, figure
-    assert page.evaluate(COLLISIONS) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -132,7 +40,7 @@ def test_every_box_changes_what_is_drawn_and_back(open_page):
     changed = page.evaluate(
         f"""() => {{
         const drawn = {DRAWN};
-        return [...document.querySelectorAll(".controls input")].map((box) => {{
+        return [...document.querySelectorAll(".controls input:enabled")].map((box) => {{
             const before = drawn();
             box.click();
             const between = drawn();
@@ -153,8 +61,39 @@ def test_all_and_none_do_what_they_say(open_page):
     assert marks.count() == 2 * 7
     explorer.get_by_role("button", name="all").click()
     assert marks.count() == 2 * 14
+    words = explorer.get_by_text("Nothing is chosen.")
+    assert words.is_hidden()
     explorer.get_by_role("button", name="none").click()
     assert marks.count() == 0
+    assert words.is_visible()
+    explorer.get_by_role("button", name="all").click()
+    assert words.is_hidden()
+
+
+def test_boxes_without_anything_in_the_setting_shown_are_disabled(open_page, tmp_path):
+    cells = [
+        {"row": row, "column": column, "x": None, "published": None, "runs": runs}
+        for column, row, seeds in (("clean", "SGD", (0,)), ("noisy", "bilevel", (0, 1)))
+        for runs in [[run(tmp_path, f"{column} {row}", seed, 90, 60, 4, row) for seed in seeds]]
+    ]
+    lost = {"row": "lost", "column": "clean", "x": None, "published": None, "runs": [not_done(0, "failed")]}
+    write_sweep(tmp_path, "apart", cells=[*cells, lost])
+    page = open_page(of=make_page_only(tmp_path))
+    explorer = page.locator(".explorer", has=page.locator("#apart-training-1"))
+
+    def dead():
+        return [box.inner_text() for box in explorer.locator("label:has(input:disabled)").all()]
+
+    assert dead() == ["bilevel", "1", "Negative weights", "Weights of mini-batches"]
+    assert explorer.locator("label:has(input:disabled)").first.evaluate("(e) => getComputedStyle(e).opacity") < "0.6"
+    explorer.get_by_label("SGD").uncheck()
+    assert explorer.locator("#apart-training-1 .nothing").inner_text() == "There is nothing here of what is chosen."
+    explorer.get_by_label("Setting").select_option("noisy")
+    assert dead() == ["SGD"]
+    assert explorer.locator("#apart-training-2 [data-panel=test] .line:not(.off)").count() == 2
+    results = page.locator(".explorer", has=page.locator("#apart-results-1"))
+    assert results.get_by_label("lost").count() == 0, "it would do nothing"
+    assert results.locator("[data-panel=test]").get_by_text("lost: failed").last.is_visible()
 
 
 def test_the_theme_can_be_switched(open_page):
@@ -240,15 +179,3 @@ def test_a_strangers_text_is_shown_and_does_nothing(open_page):
     assert page.title() == "Deep bilevel learning: results"
     assert page.locator("img").count() == 0
     assert page.locator("h2", has_text="onerror").inner_text() == HOSTILE
-
-
-def test_on_paper_it_is_light_whole_and_without_controls(open_page):
-    page = open_page(width=794, scheme="dark")
-    page.get_by_label("Theme").select_option("dark")
-    page.emulate_media(media="print")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    check_figures(page)
-    assert page.locator("select:visible, button:visible, nav:visible, input:visible").count() == 0
-    assert page.get_by_text("Every run; percent.").first.is_visible()
-    assert page.pdf(format="A4").startswith(b"%PDF")

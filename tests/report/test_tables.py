@@ -7,8 +7,8 @@ from statistics import mean, stdev
 import pytest
 
 from deepbilevel.report.records import read_records
-from deepbilevel.report.tables import results_csv, results_table, runs_table, table_csv
-from tests.report.written import not_done, write_everything, write_sweep
+from deepbilevel.report.tables import NOT_PRINTED, Entry, results_csv, results_table, runs_table, table_csv
+from tests.report.written import not_done, write_everything, write_sweep, write_whole_table
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,25 @@ def test_missing_and_failed_runs_are_shown_as_such(sweeps):
     assert "±" in partly["Test, last epoch ours"].text
     assert partly["seeds finished"].text == "2 of 3; 1 missing"
     assert lines(results_table(sweeps["noise"]))["CifarNet", "SGD"]["Test, last epoch ours"].text == "missing"
+
+
+def test_where_labels_are_clean_nothing_is_called_unmeasured(tmp_path):
+    write_whole_table(tmp_path)
+    (sweep,) = read_records(tmp_path).sweeps
+    table = lines(results_table(sweep))
+    name = "Train, clean labels, ours"
+    assert table["CifarNet, clean", "SGD"][name] == Entry(NOT_PRINTED)
+    assert "±" in table["CifarNet, 50 % noise", "SGD"][name].text
+    assert table["Inception, clean", "SGD"][name].text == "missing"
+    assert parse(results_csv(sweep))[0]["train_clean_ours"] == ""
+    clean = next(line for line in parse(table_csv(runs_table(sweep))) if line["column"] == "CifarNet, clean")
+    assert clean["Train, clean labels"] == NOT_PRINTED
+    figures = {"test": 50.0, "train": None, "train_clean": None}
+    unmeasured = [{**not_done(0, "done"), "figures": figures}, {**not_done(1, "done"), "figures": {"train_clean": 1.0}}]
+    cells = [{"row": str(i), "column": "", "x": None, "published": None, "runs": [r]} for i, r in enumerate(unmeasured)]
+    write_sweep(tmp_path / "other", "x", cells=cells)
+    (other,) = read_records(tmp_path / "other").sweeps
+    assert lines(results_table(other))["", "0"]["Train, clean labels"].text == "not measured"
 
 
 def test_no_field_is_blank(sweeps):

@@ -88,7 +88,7 @@ def _panel(number: int, axis: GrowthAxis, series: Sequence[str]) -> Panel:
     return Panel(
         f"growth-{number}",
         "Microseconds per image",
-        axis.name + ("" if x.places is None else ", not to scale"),
+        axis.name,
         x,
         linear(values, within=(0.0, float("inf"))),
         dots=tuple(dots),

@@ -14,6 +14,7 @@ from deepbilevel.report.looks import LIGHT, NUM_COLOURS, colour_class, dash, mar
 from deepbilevel.report.scales import Scale
 
 WIDTH = 360  # a phone's, so that letters keep their size there
+LINE_SWATCH, DOT_SWATCH = 44, 16  # how wide the sign of a line is, so that its dash is seen, and that of a marker alone
 _HEIGHT, _TOP, _BOTTOM, _RIGHT = 250, 30, 42, 14
 _ROW, _ROW_LABEL = 34, 13
 _LETTER = 7.0  # the mean width of a 12-pixel letter in wide fonts
@@ -83,7 +84,10 @@ def _axes(panel: Panel, frame: _Frame) -> list[str]:
     parts.append(f'<path class="zero" d="M{_n(frame.left)},{_n(frame.bottom)}H{_n(frame.right)}"/>')
     if panel.x_label:
         middle = (frame.left + frame.right) / 2
-        parts.append(_text(middle, frame.bottom + 35, _shorten(panel.x_label, frame.right - frame.left), "tick middle"))
+        # However long the name is, that distances mean nothing must be read.
+        warning = "" if panel.x.places is None else ", not to scale"
+        room = frame.right - frame.left - _LETTER * len(warning)
+        parts.append(_text(middle, frame.bottom + 35, _shorten(panel.x_label, room) + warning, "tick middle"))
     return parts
 
 
@@ -112,12 +116,15 @@ def _curve(curve: Curve, frame: _Frame) -> str:
         points.append((points[0][0] + 3, points[0][1]))
         points[0] = (points[0][0] - 3, points[0][1])
     pattern = f' stroke-dasharray="{dash(curve.series)}"' if dash(curve.series) else ""
-    values = ""
+    values, end = "", ""
     if curve.label is not None:
+        # Its only marker: a dash alone does not tell more series apart than there are dashes.
+        shape = marker(curve.series, frame.x(curve.xs[-1]), frame.y(curve.ys[-1]), "full")
+        end = f'<g class="{colour_class(curve.series)} end-mark"{_whose(curve.series, curve.seed)}>{shape}</g>'
         xs, ys = (" ".join(f"{value:.6g}" for value in values) for values in (curve.xs, curve.ys))
         values = f' data-label="{escape(curve.label)}" data-x="{xs}" data-y="{ys}"'
     whose = _whose(curve.series, curve.seed)
-    return f'<path class="{colour_class(curve.series)} line"{pattern}{whose}{values} d="{_path(points)}"/>'
+    return f'<path class="{colour_class(curve.series)} line"{pattern}{whose}{values} d="{_path(points)}"/>{end}'
 
 
 def _dot(dot: Dot, frame: _Frame) -> str:
@@ -134,23 +141,23 @@ def _dot(dot: Dot, frame: _Frame) -> str:
     return f'<g class="{colour_class(dot.series)} dot"{_whose(dot.series, None)} {place}>{bars}{shape}</g>'
 
 
-def draw_swatch(number: int, *, lined: bool, look: str = "full") -> str:
-    """Return the sign of a series in a legend, 30 by 14 pixels."""
+def draw_swatch(number: int, *, lined: bool) -> str:
+    """Return the sign of a series in a legend, ``LINE_SWATCH`` or ``DOT_SWATCH`` by 14 pixels."""
+    if not lined:
+        return f'<g class="{colour_class(number)}">{marker(number, DOT_SWATCH / 2, 7, "full")}</g>'
     pattern = f' stroke-dasharray="{dash(number)}"' if dash(number) else ""
-    line = f'<path class="line" d="M1,7H29"{pattern}/>' if lined else ""
-    return (
-        f'<g class="{colour_class(number)}">{line}{"" if lined and look == "none" else marker(number, 15, 7, look)}</g>'
-    )
+    line = f'<path class="line" d="M1,7H{LINE_SWATCH - 1}"{pattern}/>'
+    return f'<g class="{colour_class(number)}">{line}{marker(number, LINE_SWATCH / 2, 7, "full")}</g>'
 
 
 def draw_key(look: str) -> str:
-    """Return the sign of a look that means the same in all series, 30 by 14 pixels."""
-    return f'<g class="neutral">{marker(0, 15, 7, look)}</g>'
+    """Return the sign of a look that means the same in all series, ``DOT_SWATCH`` by 14 pixels."""
+    return f'<g class="neutral">{marker(0, DOT_SWATCH / 2, 7, look)}</g>'
 
 
 def draw_figure(figure: Figure) -> str:
     """Return a figure as a file of its own, with title and legend, in light colours."""
-    panels = [panel for whole in figure.panels if _has_marks(panel := _without(whole, figure.shown))]
+    panels = [panel for whole in figure.panels if (panel := _without(whole, figure.shown)).marks]
     across = min(_ACROSS, max(1, len(panels)))
     width = max(across * WIDTH + (across - 1) * _GUTTER, 2 * WIDTH) + 2 * _GUTTER
     parts = [_text(_GUTTER + 4, 28, _shorten(figure.title, width - 2 * _GUTTER, 16), "headline")]
@@ -180,26 +187,22 @@ def _without(panel: Panel, shown: Iterable[int]) -> Panel:
     )
 
 
-def _has_marks(panel: Panel) -> bool:
-    return bool(panel.dots or panel.curves)
-
-
 def _legend(figure: Figure, width: int, y: float) -> tuple[str, float]:
-    look = "none" if figure.seeds else "full"
+    size = LINE_SWATCH if figure.lined else DOT_SWATCH
     entries = [
-        (draw_swatch(number, lined=figure.lined, look=look), name)
+        (draw_swatch(number, lined=figure.lined), size, name)
         for number, name in enumerate(figure.series)
         if number in figure.shown
     ]
-    entries += [(draw_key(look), name) for look, name in figure.keys]
+    entries += [(draw_key(look), DOT_SWATCH, name) for look, name in figure.keys]
     parts: list[str] = []
     x = float(_GUTTER)
-    for sign, name in entries:
-        name = _shorten(name, width - 2 * _GUTTER - 40)
-        needed = 36 + _LETTER * len(name) + 14
+    for sign, size, name in entries:
+        name = _shorten(name, width - 2 * _GUTTER - size - 10)
+        needed = size + 6 + _LETTER * len(name) + 14
         if x > _GUTTER and x + needed > width - _GUTTER:
             x, y = float(_GUTTER), y + 20
-        parts.append(f'<g transform="translate({_n(x)},{_n(y)})">{sign}{_text(36, 11, name, "row")}</g>')
+        parts.append(f'<g transform="translate({_n(x)},{_n(y)})">{sign}{_text(size + 6, 11, name, "row")}</g>')
         x += needed
     return "".join(parts), y + 16
 

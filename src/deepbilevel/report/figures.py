@@ -65,10 +65,15 @@ class Panel:
     row_labels: tuple[str, ...] = ()
     y_unit: str = "%"
 
+    @property
+    def marks(self) -> tuple[Dot | Curve, ...]:
+        """Everything that can be pointed at."""
+        return (*self.dots, *self.curves)
+
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels that share their series.
+    """Panels that share their series; without panels ``about`` says why there is nothing to draw.
 
     Attributes:
         slug: the name of its files.

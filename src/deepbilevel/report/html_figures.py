@@ -6,22 +6,27 @@ Without the script everything is shown.
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from deepbilevel.report.drawing import WIDTH, draw_key, draw_panel, draw_swatch, panel_height
+from deepbilevel.report.drawing import DOT_SWATCH, LINE_SWATCH, WIDTH, draw_key, draw_panel, draw_swatch, panel_height
 from deepbilevel.report.figures import Figure, Panel
 from deepbilevel.report.html_tables import show_files
 from deepbilevel.report.run_figures import CURVES, WEIGHTS
 
 
 def show_figures(choices: Sequence[tuple[str, Figure]], slug: str, files: Mapping[str, Sequence[str]]) -> str:
-    """Return figures of which one is looked at at a time, with the controls they share."""
+    """Return figures of which one is looked at at a time, with the controls they share; of an empty one its caption."""
+    if not any(figure.panels for _, figure in choices):
+        return "".join(f'<figure id="{figure.slug}">{_caption(figure)}</figure>' for _, figure in choices)
     figures = "".join(
-        f'<figure data-setting="{number}" id="{figure.slug}">'
-        f"<figcaption><strong>{escape(figure.title)}.</strong> {escape(figure.about)}</figcaption>"
+        f'<figure data-setting="{number}" id="{figure.slug}">{_caption(figure)}'
         f'<div class="panels">{"".join(_panel(panel, figure) for panel in figure.panels)}</div>'
-        f"{show_files(files.get(figure.slug, ()))}</figure>"
+        f'<p class="nothing" hidden></p>{show_files(files.get(figure.slug, ()))}</figure>'
         for number, (_, figure) in enumerate(choices)
     )
     return f'<div class="explorer">{_controls(choices, slug)}{figures}</div>'
+
+
+def _caption(figure: Figure) -> str:
+    return f"<figcaption><strong>{escape(figure.title)}.</strong> {escape(figure.about)}</figcaption>"
 
 
 def _controls(choices: Sequence[tuple[str, Figure]], slug: str) -> str:
@@ -49,18 +54,22 @@ def _controls(choices: Sequence[tuple[str, Figure]], slug: str) -> str:
 def _series_choice(figures: Sequence[Figure]) -> str:
     first = figures[0]
     shown = frozenset[int]().union(*(figure.shown for figure in figures))
-    there = {
-        mark.series for figure in figures for panel in figure.panels for mark in (*panel.dots, *panel.curves)
-    } | shown
-    look = "none" if first.seeds else "full"
+    there = {mark.series for figure in figures for panel in figure.panels for mark in panel.marks}
     boxes = "".join(
         _box(
-            "series", str(number), name, checked=number in shown, sign=draw_swatch(number, lined=first.lined, look=look)
+            "series",
+            str(number),
+            name,
+            checked=number in shown,
+            sign=draw_swatch(number, lined=first.lined),
+            lined=first.lined,
         )
         for number, name in enumerate(first.series)
         if number in there
     )
-    keys = "".join(f'<span class="key">{_swatch(draw_key(look))}{escape(name)}</span>' for look, name in first.keys)
+    keys = "".join(
+        f'<span class="key">{_swatch(draw_key(look), DOT_SWATCH)}{escape(name)}</span>' for look, name in first.keys
+    )
     buttons = (
         '<button type="button" data-set="all">all</button><button type="button" data-set="none">none</button>'
         if len(there) > 2
@@ -70,16 +79,17 @@ def _series_choice(figures: Sequence[Figure]) -> str:
     return f'<fieldset><legend>{escape(first.series_word)}</legend><div class="choices">{boxes}</div>{below}</fieldset>'
 
 
-def _box(name: str, value: str, text: str, *, checked: bool, sign: str = "") -> str:
+def _box(name: str, value: str, text: str, *, checked: bool, sign: str = "", lined: bool = False) -> str:
     on = " checked" if checked else ""
-    swatch = _swatch(sign) if sign else ""
+    swatch = _swatch(sign, LINE_SWATCH if lined else DOT_SWATCH) if sign else ""
     return (
         f'<label><input type="checkbox" name="{name}" value="{value}"{on}>{swatch}<span>{escape(text)}</span></label>'
     )
 
 
-def _swatch(sign: str) -> str:
-    return f'<svg class="swatch drawing" viewBox="0 0 30 14" aria-hidden="true">{sign}</svg>'
+def _swatch(sign: str, width: int) -> str:
+    size = f'width="{width}" height="14" viewBox="0 0 {width} 14"'
+    return f'<svg class="swatch drawing" {size} aria-hidden="true">{sign}</svg>'
 
 
 def _panel(panel: Panel, figure: Figure) -> str:

@@ -32,7 +32,7 @@ def show_table(table: Table, slug: str, name: str) -> str:
 def _head(table: Table, firsts: Collection[int]) -> str:
     columns = table.columns
     if not any(column.group for column in columns):
-        names = "".join(f'<th scope="col" class="{_align(column)}">{escape(column.name)}</th>' for column in columns)
+        names = "".join(f'<th scope="col" class="{column.kind}">{escape(column.name)}</th>' for column in columns)
         return f'<thead><tr><th scope="col">{escape(table.corner)}</th>{names}</tr></thead>'
     upper, lower = [f'<th scope="col" rowspan="2">{escape(table.corner)}</th>'], []
     for place, column in enumerate(columns):
@@ -43,8 +43,13 @@ def _head(table: Table, firsts: Collection[int]) -> str:
         if place in firsts:
             span = sum(other.group == column.group for other in columns)
             upper.append(f'<th scope="colgroup" colspan="{span}"{first}>{escape(column.group)}</th>')
-        lower.append(f'<th scope="col"{first}>{escape(column.name)}</th>')
+        lower.append(f'<th scope="col"{first}>{_breakable(column.name)}</th>')
     return f"<thead><tr>{''.join(upper)}</tr><tr>{''.join(lower)}</tr></thead>"
+
+
+def _breakable(name: str) -> str:
+    """Let a word be broken that is wider than the numbers below it; browsers know few hyphenations by themselves."""
+    return escape(name).replace("difference", "differ&shy;ence")
 
 
 def _row(row: Row, columns: Sequence[Column], slug: str, firsts: Collection[int]) -> str:
@@ -54,14 +59,16 @@ def _row(row: Row, columns: Sequence[Column], slug: str, firsts: Collection[int]
         if entry.note is not None:
             note = f' <sup><a href="#{slug}-note-{entry.note}" aria-label="note {entry.note}">{entry.note}</a></sup>'
         looks = " ".join(
-            (_align(column), *((entry.look,) if entry.look else ()), *(("first",) if place in firsts else ()))
+            (column.kind, *((entry.look,) if entry.look else ()), *(("first",) if place in firsts else ()))
         )
-        fields += f'<td class="{looks}">{escape(entry.text)}{note}</td>'
+        text = entry.text if column.kind != "words" else _whole_parts(entry.text)
+        fields += f'<td class="{looks}">{escape(text)}{note}</td>'
     return f'<tr><th scope="row">{escape(row.head)}</th>{fields}</tr>'
 
 
-def _align(column: Column) -> str:
-    return "text" if column.text else "number"
+def _whole_parts(text: str) -> str:
+    """Let a text be broken between its parts only, after a semicolon."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}").replace(";\N{NO-BREAK SPACE}", "; ")
 
 
 def show_files(addresses: Sequence[str]) -> str:

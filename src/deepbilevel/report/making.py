@@ -17,9 +17,10 @@ from deepbilevel.report.pictures import load_converter, to_pdf, to_png
 from deepbilevel.report.records import Problem, Records, RunRecord, Sweep, read_records
 from deepbilevel.report.result_figures import result_figures
 from deepbilevel.report.run_figures import Setting, run_figure, settings_of
-from deepbilevel.report.summaries import count_statuses, distinct
+from deepbilevel.report.summaries import MISSING, count_statuses, distinct
 from deepbilevel.report.tables import loose_table, results_csv, results_table, runs_table, table_csv
 
+_BEST_FIRST = ("done", "running", "interrupted", "failed", MISSING)
 FIGURES, TABLES, PAGE = "figures", "tables", "index.html"
 
 
@@ -47,7 +48,7 @@ def make_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | No
     records = read_records(folder)
     out = folder / "report" if out is None else Path(out)
     sections, tables = _put_together(records)
-    figures = [figure for section in sections for figure in _figures_of(section)]
+    figures = [figure for section in sections for figure in _figures_of(section) if figure.panels]
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"out {out} is a file; name a folder")
     for place in (out / FIGURES, out / TABLES):
@@ -59,7 +60,7 @@ def make_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | No
     files = {figure.slug: [f"{FIGURES}/{figure.slug}.{ending}" for ending in endings] for figure in figures}
     files |= {slug: [f"{TABLES}/{slug}.csv"] for slug in tables}
     page = out / PAGE
-    write_text(page, make_page(sections, records.problems, files))
+    write_text(page, make_page(sections, _count_runs(records), records.problems, files))
     return Made(page, len(records.sweeps), len(records.runs), len(figures), len(tables), records.problems, pictures)
 
 
@@ -83,7 +84,8 @@ def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
     sections: list[Section] = []
     tables: dict[str, str] = {}
     slugs: set[str] = {"problems", "main"}
-    for sweep in records.sweeps:
+    # What the paper did comes first; comparisons and controls are beside it.
+    for sweep in sorted(records.sweeps, key=lambda sweep: sweep.kind == "comparison"):
         section = _sweep_section(sweep, _slug(sweep.name, slugs), records.runs)
         sections.append(section)
         tables[section.slug] = results_csv(sweep)
@@ -103,6 +105,7 @@ def _sweep_section(sweep: Sweep, slug: str, runs: Mapping[str, RunRecord]) -> Se
     metric = next((runs[run.id].metric for run in own if run.id is not None and run.id in runs), "accuracy")
     state = ", ".join(f"{count} {status}" for status, count in count_statuses(own).items()) or "no runs"
     facts = [
+        ("Comparison" if sweep.kind == "comparison" else "Experiment", sweep.name),
         ("Runs", state),
         ("Scale", sweep.scale),
         ("Reduced", sweep.reduced),
@@ -117,6 +120,7 @@ def _sweep_section(sweep: Sweep, slug: str, runs: Mapping[str, RunRecord]) -> Se
     return Section(
         slug=slug,
         title=sweep.title,
+        name=sweep.name,
         about=sweep.about,
         state=state,
         facts=tuple((name, text) for name, text in facts if text),
@@ -166,6 +170,19 @@ def _cost_sections(costs: Costs, slugs: set[str]) -> list[Section]:
         facts = (("Measured by", "deepbilevel bench"), ("On", costs.machine))
         sections.append(Section(slug, title, "", state, facts, table, None, figures, ()))
     return sections
+
+
+def _count_runs(records: Records) -> dict[str, int]:
+    """Count every run once, by its best standing: sweeps share runs, and one may lack what another has made."""
+    best: dict[object, str] = {}
+    for sweep in records.sweeps:
+        for cell in sweep.cells:
+            for run in cell.runs:
+                key = object() if run.id is None else run.id
+                best[key] = min(best.get(key, MISSING), run.status, key=_BEST_FIRST.index)
+    best |= {run.id: run.status for run in records.loose}
+    counted = Counter(best.values())
+    return {status: counted[status] for status in _BEST_FIRST if counted[status]}
 
 
 def _slug(name: str, taken: set[str]) -> str:

@@ -18,6 +18,7 @@ from deepbilevel.report.html_figures import show_figures
 from deepbilevel.report.html_tables import show_files, show_table
 from deepbilevel.report.looks import DARK, LIGHT, variables
 from deepbilevel.report.records import Problem
+from deepbilevel.report.summaries import MISSING
 from deepbilevel.report.tables import Table
 
 TITLE = "Deep bilevel learning: results"
@@ -30,6 +31,7 @@ class Section:
     Attributes:
         facts: names and texts, told at the top.
         state: how its runs stand, in a few words.
+        name: what its sweep is called; titles may repeat.
         training: figures of which the reader looks at one at a time, with the name of each.
         remarks: what is not to be seen, and why.
     """
@@ -44,20 +46,31 @@ class Section:
     figures: tuple[Figure, ...]
     training: tuple[tuple[str, Figure], ...]
     remarks: tuple[str, ...] = ()
+    name: str = ""
 
 
-def make_page(sections: Sequence[Section], problems: Sequence[Problem], files: Mapping[str, Sequence[str]]) -> str:
-    """Return the page; ``files`` are the addresses at which a figure or table also lies, by its slug."""
+def make_page(
+    sections: Sequence[Section],
+    num_runs: Mapping[str, int],
+    problems: Sequence[Problem],
+    files: Mapping[str, Sequence[str]],
+) -> str:
+    """Return the page.
+
+    Args:
+        num_runs: how many different runs there are, by how they stand.
+        files: the addresses at which a figure or table also lies, by its slug.
+    """
     script = read_file("page.js")
     parts = ([_problems(problems)] if problems else []) + [_section(section, files) for section in sections]
-    links = [(section.slug, section.title, section.state) for section in sections]
+    links = [(each.slug, each.title, "; ".join(filter(None, (each.name, each.state)))) for each in sections]
     if problems:
         links.insert(0, ("problems", "Files that could not be read", str(len(problems))))
     return Template(read_file("page.html")).substitute(
         title=escape(TITLE),
         script_hash="sha256-" + b64encode(sha256(f"\n{script}".encode()).digest()).decode(),
         style=_style(),
-        summary=_summary(sections, problems),
+        summary=_summary(sections, num_runs, problems),
         contents="\n".join(
             f'<li><a href="#{slug}">{escape(title)}</a> <span class="state">({escape(state)})</span></li>'
             for slug, title, state in links
@@ -83,12 +96,18 @@ def _style() -> str:
     )
 
 
-def _summary(sections: Sequence[Section], problems: Sequence[Problem]) -> str:
-    tables = [section.every_run for section in sections if section.every_run is not None]
-    num_runs = sum(len(rows) for table in tables for _, rows in table.parts)
+def _summary(sections: Sequence[Section], num_runs: Mapping[str, int], problems: Sequence[Problem]) -> str:
     if not sections:
         return "There are no records here yet."
-    told = f"{num_runs} runs in {len(sections)} part{'s' if len(sections) != 1 else ''}."
+    made = {status: count for status, count in num_runs.items() if status != MISSING}
+    total = sum(made.values())
+    told = f"{total} run{'s were' if total != 1 else ' was'} made"
+    if made.keys() - {"done"}:
+        told += f" ({', '.join(f'{count} {status}' for status, count in made.items())})"
+    if MISSING in num_runs:
+        missing = num_runs[MISSING]
+        told += f"; {missing} planned {'ones are' if missing != 1 else 'one is'} missing"
+    told += "."
     if problems:
         count = len(problems)
         told += f' <a href="#problems">{count} file{"s" if count != 1 else ""} could not be read.</a>'

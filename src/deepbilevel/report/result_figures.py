@@ -4,72 +4,111 @@ This module reads sweeps; it does not know runs' histories.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from deepbilevel.report.figures import Curve, Dot, Figure, Panel
-from deepbilevel.report.records import Axis, Cell, Sweep
+from deepbilevel.report.line_plots import line_plots
+from deepbilevel.report.records import Axis, Cell, Sweep, show_number
 from deepbilevel.report.scales import Scale, linear, over_values
-from deepbilevel.report.summaries import MISSING, absence, distinct, measure, parts_of, published, standing
+from deepbilevel.report.summaries import (
+    MISSING,
+    absence,
+    count_statuses,
+    distinct,
+    measure,
+    parts_of,
+    published,
+    standing,
+)
 
 PERCENT = (0.0, 100.0)
 _PAPER = ("paper", "published in the paper")
+_LEGENDS = {"method": "Methods", "setting": "Settings", "method and setting": "Methods and settings"}
 _TITLES = {"test": "Test, last epoch", "best": "Test, best epoch", "train": "Train, labels as given"}
 
 
 def result_figures(sweep: Sweep, slug: str, metric: str) -> list[Figure]:
-    """Return a figure per column of the sweep; ``metric`` is what its percentages are, accuracy for instance."""
-    series = distinct(cell.row for cell in sweep.cells)
-    make = _against_axis if sweep.axis else _dot_plot
+    """Return a figure per column or group of columns; ``metric`` is what its percentages are, accuracy for instance."""
     figures: list[Figure] = []
-    for number, (column, cells) in enumerate(parts_of(sweep), start=1):
-        figure = make(sweep, cells, series, f"{slug}-results-{number}", column, metric)
-        if figure is not None:
-            figures.append(figure)
+    if sweep.axis is None:
+        series = distinct(cell.row for cell in sweep.cells)
+        for number, (column, cells) in enumerate(parts_of(sweep), start=1):
+            empty = _empty_figure(f"{slug}-results-{number}", _title(sweep, column), series, cells)
+            figures.append(_dot_plot(empty, cells, metric) if _any_measured(cells) else empty)
+        return figures
+    drawn = line_plots(sweep)
+    for number, (name, cells) in enumerate(drawn.plots, start=1):
+        cells = sorted((cell for cell in cells if cell.x is not None), key=lambda cell: cell.x or 0.0)
+        if cells:
+            empty = _empty_figure(f"{slug}-results-{number}", _title(sweep, name), drawn.lines, cells)
+            figures.append(
+                _against_axis(empty, sweep.axis, cells, metric, drawn.word) if _any_measured(cells) else empty
+            )
     return figures
 
 
-def _against_axis(
-    sweep: Sweep, cells: Sequence[Cell], series: Sequence[str], slug: str, column: str, metric: str
-) -> Figure | None:
-    assert sweep.axis is not None
-    cells = sorted((cell for cell in cells if cell.x is not None), key=lambda cell: cell.x or 0.0)
-    if not cells:
-        return None
+def _title(sweep: Sweep, part: str) -> str:
+    return f"{sweep.title}: {part}" if part else sweep.title
+
+
+def _any_measured(cells: Sequence[Cell]) -> bool:
+    return any(measure(cell, metric) is not None for cell in cells for metric in _TITLES)
+
+
+def _empty_figure(slug: str, title: str, series: Sequence[str], cells: Sequence[Cell]) -> Figure:
+    """Return what is said where nothing can be drawn; the paper's numbers alone are no result."""
+    if all(absence(cell) == MISSING for cell in cells):
+        why = "Nothing of it has been run yet"
+    else:
+        counted = count_statuses(run for cell in cells for run in cell.runs)
+        why = f"None of its runs has a result: {', '.join(f'{count} {status}' for status, count in counted.items())}"
+    table = "; the paper's numbers stand in the table" if _any_published(cells) else ""
+    return Figure(slug, title, f"{why}{table}.", tuple(series), ())
+
+
+def _against_axis(empty: Figure, axis: Axis, cells: Sequence[Cell], metric: str, word: str) -> Figure:
+    series = empty.series
     x = over_values([cell.x for cell in cells if cell.x is not None])
     y = linear([value for name in ("train", "test") for value in _extent(cells, name)], within=PERCENT)
     panels = tuple(
         Panel(
             key=name,
             title=f"{_TITLES[name]}: {metric} (%)",
-            x_label=sweep.axis.label + ("" if x.places is None else ", not to scale"),
+            x_label=axis.label,
             x=x,
             y=y,
-            dots=tuple(_dots(sweep, cells, series, name)),
+            dots=tuple(_dots(axis, cells, series, name)),
             curves=tuple(_lines(cells, series, name)),
         )
         for name in ("train", "test")
     )
-    return Figure(
-        slug,
-        f"{sweep.title}: {column}" if column else sweep.title,
-        f"Train and test {metric} against {sweep.axis.name}, a line per method; bars are the standard deviation over "
-        f"seeds.{_absent_points(sweep.axis, cells)}",
-        tuple(series),
-        panels,
+    return replace(
+        empty,
+        about=f"Train and test {metric} against {axis.name}, a line per {word}; bars are the standard deviation over "
+        f"seeds.{_absent_points(axis, cells)}",
+        panels=panels,
         keys=(_PAPER,) if _any_published(cells) else (),
-        shown=frozenset(range(len(series))),
+        shown=frozenset(mark.series for panel in panels for mark in panel.marks),
+        series_word=_LEGENDS[word],
     )
 
 
 def _absent_points(axis: Axis, cells: Sequence[Cell]) -> str:
     """Say which points are not there; a line that simply ends looks like a result."""
-    absent = [
-        f"{cell.row} at {axis.at(cell.x)} ({absence(cell)})"
-        for cell in cells
-        if cell.x is not None and measure(cell, "test") is None
-    ]
-    if len(absent) == len(cells) and all(absence(cell) == MISSING for cell in cells):
-        return " Nothing of it has been run yet."
+    places: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if cell.x is not None and measure(cell, "test") is None:
+            places.setdefault((cell.row, absence(cell)), []).append(show_number(cell.x))
+    rows: dict[tuple[str, str], list[str]] = {}
+    for (row, why), values in places.items():
+        rows.setdefault((", ".join(values), why), []).append(row)
+    unit = f" {axis.unit}" if axis.unit else ""
+    absent = [f"{_listed(names)} at {values}{unit} ({why})" for (values, why), names in rows.items()]
     return f" Not drawn: {'; '.join(absent)}." if absent else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _lines(cells: Sequence[Cell], series: Sequence[str], metric: str) -> list[Curve]:
@@ -85,11 +124,11 @@ def _lines(cells: Sequence[Cell], series: Sequence[str], metric: str) -> list[Cu
     return lines
 
 
-def _dots(sweep: Sweep, cells: Sequence[Cell], series: Sequence[str], metric: str) -> list[Dot]:
+def _dots(axis: Axis, cells: Sequence[Cell], series: Sequence[str], metric: str) -> list[Dot]:
     dots: list[Dot] = []
     for cell in cells:
         number, x = series.index(cell.row), cell.x or 0.0
-        where = f"{cell.row} · {sweep.axis.at(x) if sweep.axis else ''}"
+        where = f"{cell.row} · {axis.at(x)}"
         ours, theirs = measure(cell, metric), published(cell, metric)
         if ours is not None:
             tip = f"{where} · {_TITLES[metric]} {ours} % · seeds {standing(cell)}"
@@ -99,25 +138,19 @@ def _dots(sweep: Sweep, cells: Sequence[Cell], series: Sequence[str], metric: st
     return dots
 
 
-def _dot_plot(
-    sweep: Sweep, cells: Sequence[Cell], series: Sequence[str], slug: str, column: str, metric: str
-) -> Figure | None:
-    numbers = {name: number for number, name in enumerate(series)}
+def _dot_plot(empty: Figure, cells: Sequence[Cell], metric: str) -> Figure:
+    numbers = {name: number for number, name in enumerate(empty.series)}
     rows = tuple(numbers[name] for name in distinct(cell.row for cell in cells))
     test = _row_panel("test", f"Test {metric} (%)", ("test", "best"), cells, rows, numbers)
     train = _row_panel("train", f"Train {metric}, labels as given (%)", ("train",), cells, rows, numbers)
     scatter = _scatter(cells, numbers, metric)
     panels = tuple(panel for panel in (test, train, scatter) if panel.dots)
-    if not panels:
-        return None
     keys = [("full", _TITLES["test"])] + ([("hollow", _TITLES["best"])] if _extent(cells, "best") else [])
-    return Figure(
-        slug,
-        f"{sweep.title}: {column}" if column else sweep.title,
-        f"Test {metric} of the last and of the best epoch, and how much of the labels as given was learned, wrong ones "
-        "included; bars are the standard deviation over seeds.",
-        tuple(series),
-        panels,
+    return replace(
+        empty,
+        about=f"Test {metric} of the last and of the best epoch, and how much of the labels as given was learned, "
+        "wrong ones included; bars are the standard deviation over seeds.",
+        panels=panels,
         keys=(*keys, *((_PAPER,) if _any_published(cells) else ())),
         shown=frozenset(rows),
         lined=False,

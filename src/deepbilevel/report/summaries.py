@@ -4,7 +4,7 @@ This module knows arithmetic; it does not know tables or drawings.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
@@ -82,6 +82,23 @@ def absence(cell: Cell) -> str:
     if not statuses:
         return MISSING
     return "not measured" if statuses == ["done"] else ", ".join(s for s in statuses if s != "done")
+
+
+def lacks_clean_labels(figures: Mapping[str, float | None]) -> bool:
+    """Whether a finished run had no clean labels beside those given: it was evaluated on the given ones only.
+
+    Where labels are clean there is nothing else to measure, and nothing is missing.
+
+    >>> lacks_clean_labels({"train": 90.0, "train_clean": None})
+    True
+    """
+    return figures.get("train") is not None and figures.get("train_clean") is None
+
+
+def is_without(cell: Cell, metric: str) -> bool:
+    """Whether a metric does not exist for a cell, to judge by its finished runs; so it is not called missing."""
+    done = [run.figures for run in cell.runs if run.status == "done"]
+    return metric == "train_clean" and bool(done) and all(map(lacks_clean_labels, done))
 
 
 def standing(cell: Cell) -> str:

@@ -8,12 +8,14 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from deepbilevel.report.records import Cell, RunRecord, Sweep, show_number
+from deepbilevel.report.records import Cell, CellRun, RunRecord, Sweep, show_number
 from deepbilevel.report.summaries import (
     METRICS,
     MINUS,
     absence,
     difference,
+    is_without,
+    lacks_clean_labels,
     measure,
     parts_of,
     published,
@@ -22,7 +24,7 @@ from deepbilevel.report.summaries import (
 )
 
 NOT_PRINTED = "\N{EN DASH}"
-"""Stands where the paper prints no number, and where there is nothing to subtract."""
+"""Stands where the paper prints no number, where there is nothing to subtract, and where nothing could be measured."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Column:
-    """A column under the heading it shares with its neighbours; of numbers unless it is ``text``."""
+    """A column under the heading it shares with its neighbours.
+
+    ``kind`` is what stands in it: ``number``, ``text``, or numbers with ``words`` between them, which may be broken.
+    """
 
     group: str
     name: str
-    text: bool = False
+    kind: str = "number"
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def results_table(sweep: Sweep) -> Table:
         (title, tuple(_row(cell, sweep, metrics, printed, notes) for cell in cells)) for title, cells in parts_of(sweep)
     )
     caption = "Percent, mean ± standard deviation over the finished seeds; differences in percentage points."
-    return Table(caption, "method", (*columns, Column("", "seeds finished")), parts, tuple(notes))
+    return Table(caption, "method", (*columns, Column("", "seeds finished", "words")), parts, tuple(notes))
 
 
 def _row(cell: Cell, sweep: Sweep, metrics: Sequence[str], printed: Sequence[str], notes: list[str]) -> Row:
@@ -92,12 +97,18 @@ def _row(cell: Cell, sweep: Sweep, metrics: Sequence[str], printed: Sequence[str
                 entries.append(Entry(NOT_PRINTED))
             else:
                 entries.append(Entry(f"{theirs:.2f}", number, "" if number is None else "doubtful"))
-        ours = measure(cell, metric)
-        entries.append(Entry(absence(cell), look="absent") if ours is None else Entry(str(ours)))
+        entries.append(_ours(cell, metric))
         if metric in printed:
             apart = difference(cell, metric)
             entries.append(Entry(NOT_PRINTED if apart is None else _signed(apart)))
     return Row(cell.row, (*entries, Entry(standing(cell))))
+
+
+def _ours(cell: Cell, metric: str) -> Entry:
+    found = measure(cell, metric)
+    if found is not None:
+        return Entry(str(found))
+    return Entry(NOT_PRINTED) if is_without(cell, metric) else Entry(absence(cell), look="absent")
 
 
 def _note_number(cell: Cell, notes: list[str]) -> int | None:
@@ -125,7 +136,7 @@ def runs_table(sweep: Sweep) -> Table:
                 *((Entry(_number_or_dash(cell.x)),) if sweep.axis else ()),
                 Entry(str(run.seed)),
                 *_run_entries(run.id, run.status, run.error),
-                *(_figure(run.figures.get(metric), run.status) for metric in metrics),
+                *(_figure(run, metric) for metric in metrics),
             ),
         )
         for cell in sweep.cells
@@ -143,7 +154,7 @@ def loose_table(runs: Iterable[RunRecord]) -> Table:
             (
                 Entry(str(run.seed)),
                 *_run_entries(run.id, run.status, run.error),
-                *(_figure(run.figures.get(metric), run.status) for metric in METRICS),
+                *(_figure(run, metric) for metric in METRICS),
             ),
         )
         for run in runs
@@ -152,7 +163,8 @@ def loose_table(runs: Iterable[RunRecord]) -> Table:
 
 
 def _table_of_runs(corner: str, names: Iterable[str], rows: Iterable[Row]) -> Table:
-    columns = tuple(Column("", name, text=name in ("column", "run", "status")) for name in names)
+    texts = ("column", "run", "status")
+    columns = tuple(Column("", name, "text" if name in texts else "number") for name in names)
     return Table("Every run; percent.", corner, columns, (("", tuple(rows)),))
 
 
@@ -165,10 +177,13 @@ def _run_entries(name: str | None, status: str, error: str | None) -> tuple[Entr
     return Entry(name or NOT_PRINTED), Entry(told, look="" if status == "done" else "absent")
 
 
-def _figure(value: float | None, status: str) -> Entry:
+def _figure(run: CellRun | RunRecord, metric: str) -> Entry:
+    value = run.figures.get(metric)
     if value is not None:
         return Entry(f"{value:.2f}")
-    return Entry("not measured" if status == "done" else status, look="absent")
+    if metric == "train_clean" and lacks_clean_labels(run.figures):
+        return Entry(NOT_PRINTED)
+    return Entry("not measured" if run.status == "done" else run.status, look="absent")
 
 
 def results_csv(sweep: Sweep) -> str:
@@ -185,7 +200,7 @@ def results_csv(sweep: Sweep) -> str:
             ours = measure(cell, metric)
             line += [
                 _plain(published(cell, metric)),
-                absence(cell) if ours is None else _plain(ours.mean),
+                "" if is_without(cell, metric) else absence(cell) if ours is None else _plain(ours.mean),
                 _plain(ours.deviation if ours else None),
                 _plain(difference(cell, metric)),
             ]

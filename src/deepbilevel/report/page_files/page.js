@@ -16,27 +16,48 @@
   for (const explorer of document.querySelectorAll(".explorer")) {
     const form = explorer.querySelector("form");
     const inputs = (name) => [...form.querySelectorAll(`input[name="${name}"]`)];
-    const checked = (name) => {
-      const all = inputs(name);
-      return all.length ? new Set(all.filter((input) => input.checked).map((input) => input.value)) : null;
+    // What has no box is never left out.
+    const leftOut = (name) => new Set(inputs(name).filter((input) => !input.checked).map((input) => input.value));
+    const noneChosen = (name) => inputs(name).length > 0 && !inputs(name).some((input) => input.checked);
+    const figures = [...explorer.querySelectorAll("figure[data-setting]")];
+    // Who looks at one setting cannot see what is only in another: such a box would do nothing.
+    const disableWhatIsNotHere = () => {
+      const here = figures.filter((figure) => !figure.hidden);
+      const inPlace = (selector) => here.some((figure) => figure.querySelector(selector));
+      for (const input of form.querySelectorAll("input")) {
+        const value = CSS.escape(input.value);
+        const marks = {
+          series: `:is(.line, .dot)[data-series="${value}"]`,
+          seed: `.line[data-seed="${value}"]`,
+          panel: `[data-panel="${value}"]`,
+        };
+        input.disabled = !inPlace(marks[input.name]);
+      }
+    };
+    const sayWhyNothingIsDrawn = (figure) => {
+      const words = figure.querySelector(".nothing");
+      words.hidden = figure.querySelector("[data-panel]:not([hidden])") !== null;
+      const unchosen = ["series", "seed", "panel"].some(noneChosen);
+      words.textContent = unchosen ? "Nothing is chosen." : "There is nothing here of what is chosen.";
     };
     const update = () => {
-      const series = checked("series");
-      const seeds = checked("seed");
-      const panels = checked("panel");
+      const series = leftOut("series");
+      const seeds = leftOut("seed");
+      const panels = leftOut("panel");
       const setting = form.querySelector("select[name=setting]");
       for (const mark of explorer.querySelectorAll("figure [data-series]")) {
         const { series: mine, seed } = mark.dataset;
-        const wanted = (!series || series.has(mine)) && (!seeds || seed === undefined || seeds.has(seed));
-        mark.classList.toggle("off", !wanted);
+        mark.classList.toggle("off", series.has(mine) || seeds.has(seed));
       }
       for (const panel of explorer.querySelectorAll("figure [data-panel]")) {
         const empty = !panel.querySelector(".line:not(.off), .dot:not(.off)");
-        panel.hidden = empty || (panels !== null && !panels.has(panel.dataset.panel));
+        panel.hidden = empty || panels.has(panel.dataset.panel);
       }
-      for (const figure of explorer.querySelectorAll("figure[data-setting]")) {
+      for (const figure of figures) {
         figure.hidden = setting !== null && figure.dataset.setting !== setting.value;
+        sayWhyNothingIsDrawn(figure);
       }
+      disableWhatIsNotHere();
       leave();
     };
     form.addEventListener("submit", (event) => event.preventDefault());
@@ -137,16 +158,27 @@
     };
     svg.addEventListener("pointermove", follow);
     svg.addEventListener("pointerdown", follow);
-    svg.addEventListener("pointerleave", leave);
-    svg.addEventListener("blur", leave);
+    svg.addEventListener("pointerleave", (event) => {
+      // A finger or pen that is lifted has left, too; what it asked for stays to be read.
+      if (event.pointerType === "mouse") leave();
+    });
+    svg.addEventListener("blur", () => {
+      // A tap reads the new figure before it takes the focus from the old one.
+      if (reading?.svg === svg) leave();
+    });
     svg.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") leave();
       if (!event.key.startsWith("Arrow")) return;
       event.preventDefault();
       const point = step(svg, event.key);
       if (point) read(svg, point);
     });
   }
+  addEventListener("pointerdown", (event) => {
+    if (reading !== null && !reading.svg.contains(event.target)) leave();
+  });
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape") leave();
+  });
   addEventListener("scroll", place, { passive: true }); // a figure that gets the focus scrolls into view
 
   // On paper nothing can be unfolded.
