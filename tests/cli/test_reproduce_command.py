@@ -95,6 +95,38 @@ def test_fewer_seeds_or_other_settings_take_nothing_out_of_a_record(tmp_path):
     assert seeds() == ([0, 1], [(0, "done"), (1, "done")])
 
 
+def test_all_runs_what_has_its_data_and_records_everything(tmp_path):
+    from deepbilevel_paper import EXPERIMENTS
+
+    listed = run("all", "--scale", "smoke", "--dry-run", cwd=tmp_path).stdout.splitlines()
+    assert len(listed) > 200
+    # No data at all: everything is left out with the way to get it, and recorded as missing.
+    result = run("all", "--scale", "compact", "--data-dir", "nowhere", cwd=tmp_path, code=1)
+    for name in EXPERIMENTS:
+        assert f"left out: {name} needs data that is not in nowhere" in result.stderr
+        record = json.loads((tmp_path / f"runs/compact/sweep-{name}-compact.json").read_text())
+        assert {each["status"] for cell in record["cells"] for each in cell["runs"]} == {"missing"}
+    assert "deepbilevel data fetch cifar10" in result.stderr
+
+
+def test_all_goes_from_one_experiment_to_the_next(tmp_path, monkeypatch):
+    """In this process, with two small experiments for all there are."""
+    from typer.testing import CliRunner
+
+    import deepbilevel_paper
+    from deepbilevel.cli.app import app
+
+    kept = {name: deepbilevel_paper.EXPERIMENTS[name] for name in ("pixel-permutation", "clothing1m")}
+    monkeypatch.setattr(deepbilevel_paper, "EXPERIMENTS", kept)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["reproduce", "all", "--scale", "smoke", "-q"])
+    assert result.exit_code == 0, result.output
+    for name in kept:
+        record = json.loads((tmp_path / f"runs/smoke/sweep-{name}-smoke.json").read_text())
+        assert {each["status"] for cell in record["cells"] for each in cell["runs"]} == {"done"}
+        assert f"sweep-{name}-smoke.json" in result.output
+
+
 def test_the_list_names_every_experiment_and_what_is_missing_for_it(tmp_path):
     from deepbilevel_paper import EXPERIMENTS
 
@@ -139,7 +171,9 @@ def test_the_list_measures_hours_once_and_anew_when_told(tmp_path):
         (["table1", "--scale", "smok"], "did you mean 'smoke'"),
         (["table1", "--row", "nothing"], "no row of table1-compact has --row 'nothing'; there are SGD, Baseline, a)"),
         (["table1", "--column", "vgg"], "there are CifarNet, clean, CifarNet, 50 % noise"),
-        (["list", "--row", "sgd"], "list shows every experiment whole"),
+        (["list", "--row", "sgd"], "list is of whole experiments; --row, --column and --at choose parts of one"),
+        (["all", "--at", "0.5"], "all is of whole experiments"),
+        (["list", "--dry-run"], "list runs nothing"),
         (["table1", "--at", "0.5"], "a table, which varies no number"),
         (["figure-mu", "--at", "0.5"], "no such value; there are 0.0001, 0.001, 0.01, 0.1, 1"),
         (["figure-mu", "--at", "much"], "--at must be numbers such as 0.0001"),

@@ -1,13 +1,13 @@
 """``deepbilevel reproduce``: the paper's tables and figures, each by one command."""
 
 import json
-import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepbilevel.cli.messages import WRONG_USAGE, errors_as_messages
+from deepbilevel.cli.messages import FAILED, INTERRUPTED, WRONG_USAGE, errors_as_messages
 from deepbilevel.cli.places import JOBS_HELP, ON_HELP, Place, read_place
 from deepbilevel.cli.resolving import parse_seeds
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from deepbilevel.sweeps.trials import Trial
     from deepbilevel_paper import Experiment, Scale
 
-_LIST = "list"
+_LIST, _ALL = "list", "all"
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="A name that `deepbilevel reproduce list` shows, or list.")],
+    experiment: Annotated[str, typer.Argument(help="A name that `deepbilevel reproduce list` shows; or list, or all.")],
     scale: Annotated[
         str, typer.Option(help="paper, compact (an evening on two cores) or smoke (seconds a run, made images).")
     ] = "compact",
@@ -57,35 +57,64 @@ def reproduce(
 
     Example: deepbilevel reproduce table1 --column CifarNet --seeds 0-1 --jobs 2
     """
-    from deepbilevel.sweeps.earlier import recorded_seeds, refuse_to_lose
+    from deepbilevel.cli.reproduce_list import print_list
+    from deepbilevel.sweeps.earlier import refuse_to_lose
     from deepbilevel.training.defaults import best_device
     from deepbilevel_paper import EXPERIMENTS, find_experiment, find_scale
-    from deepbilevel_paper.sweep import make_sweep
 
     with errors_as_messages(WRONG_USAGE):
         place = read_place(on)
         size, numbers = find_scale(scale), parse_seeds(seeds)
         fields = {"threads": threads, "device": device or best_device()}
-        if experiment == _LIST:
-            if rows or columns or at or dry_run:
-                raise ValueError("list shows every experiment whole; --row, --column, --at and --dry-run belong to one")
-            _print_list(list(EXPERIMENTS.values()), size, len(numbers), fields, data_dir, probe=probe, as_json=as_json)
-            return
-        chosen = find_experiment(experiment)
         out = out or Path("runs") / size.name
-        sweep = make_sweep(chosen, size, numbers, **fields)
-        recorded = sweep.file(out, "json")
-        # The record is that of all seeds there have been, not only of those that are run today.
-        sweep = make_sweep(chosen, size, sorted({*numbers, *recorded_seeds(recorded)}), **fields)
-        wanted = _choose_cells(sweep, rows or [], columns or [], at)
-        trials = sweep.trials(wanted.__contains__, numbers)
+        if experiment in (_LIST, _ALL) and (rows or columns or at):
+            raise ValueError(f"{experiment} is of whole experiments; --row, --column and --at choose parts of one")
+        if experiment == _LIST:
+            if dry_run:
+                raise ValueError("list runs nothing; --dry-run belongs to an experiment, or to all")
+            print_list(list(EXPERIMENTS.values()), size, len(numbers), fields, data_dir, probe=probe, as_json=as_json)
+            return
+        chosen = list(EXPERIMENTS.values()) if experiment == _ALL else [find_experiment(experiment)]
+        plans = [_make_plan(each, size, numbers, fields, out, rows or [], columns or [], at) for each in chosen]
         if dry_run:
-            for trial in trials:
+            for trial in (trial for plan in plans for trial in plan.trials):
                 typer.echo(f"{trial.label}: {trial.spec.name}-{trial.id}")
             return
-        refuse_to_lose(recorded, sweep)
-        data_dir = _find_data(chosen, size, wanted, data_dir, out)
-    _run(sweep, wanted, trials, place, out, data_dir, jobs, workers, quiet=quiet, as_json=as_json)
+        for plan in plans:
+            refuse_to_lose(plan.sweep.file(out, "json"), plan.sweep)
+        data_dir, ready = _find_data(plans, size, data_dir, out)
+    raise typer.Exit(_run(plans, ready, place, out, data_dir, jobs, workers, quiet=quiet, as_json=as_json))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is run of an experiment: cells of its sweep, and their runs."""
+
+    experiment: "Experiment"
+    sweep: "Sweep"
+    wanted: "list[Cell]"
+    trials: "list[Trial]"
+
+
+def _make_plan(
+    experiment: "Experiment",
+    scale: "Scale",
+    seeds: list[int],
+    fields: dict[str, Any],
+    out: Path,
+    rows: list[str],
+    columns: list[str],
+    at: str | None,
+) -> _Plan:
+    from deepbilevel.sweeps.earlier import recorded_seeds
+    from deepbilevel_paper.sweep import make_sweep
+
+    sweep = make_sweep(experiment, scale, seeds, **fields)
+    # The record is that of all seeds there have been, not only of those that are run today.
+    recorded = recorded_seeds(sweep.file(out, "json"))
+    sweep = make_sweep(experiment, scale, sorted({*seeds, *recorded}), **fields)
+    wanted = _choose_cells(sweep, rows, columns, at)
+    return _Plan(experiment, sweep, wanted, sweep.trials(wanted.__contains__, seeds))
 
 
 def _choose_cells(sweep: "Sweep", rows: list[str], columns: list[str], at: str | None) -> "list[Cell]":
@@ -128,26 +157,35 @@ def _choose_values(at: str | None, values: "list[float | None]", name: str) -> "
     return {*wanted}
 
 
-def _find_data(experiment: "Experiment", scale: "Scale", wanted: "list[Cell]", data_dir: Path, out: Path) -> Path:
-    """Return the folder of the data; what is missing for the wanted cells is told with the way to get it."""
+def _find_data(plans: list[_Plan], scale: "Scale", data_dir: Path, out: Path) -> tuple[Path, list[_Plan]]:
+    """Return the folder of the data, and the plans for which it is there; for one alone it must be.
+
+    What is missing for the wanted cells is told with the way to get it.
+    """
     from deepbilevel_paper.made_data import make_data
     from deepbilevel_paper.needed_data import missing_data
 
     if scale.made_data:
         made = out / "made-data"
-        make_data(made, sorted({cell.spec.data.name for cell in experiment.cells(scale)}))
-        return made
-    missing = missing_data((spec for cell in wanted for spec in (*cell.before, *cell.specs)), data_dir)
-    if missing:
+        make_data(made, sorted({cell.spec.data.name for plan in plans for cell in plan.experiment.cells(scale)}))
+        return made, plans
+    ready: list[_Plan] = []
+    for plan in plans:
+        missing = missing_data((spec for cell in plan.wanted for spec in (*cell.before, *cell.specs)), data_dir)
         listed = "\n".join(f"  {each.name}: {each.remedy}" for each in missing)
-        raise FileNotFoundError(f"{experiment.name} needs data that is not in {data_dir}:\n{listed}")
-    return data_dir
+        message = f"{plan.experiment.name} needs data that is not in {data_dir}:\n{listed}"
+        if missing and len(plans) == 1:
+            raise FileNotFoundError(message)
+        if missing:
+            typer.echo(f"left out: {message}", err=True)
+        else:
+            ready.append(plan)
+    return data_dir, ready
 
 
 def _run(
-    sweep: "Sweep",
-    wanted: "list[Cell]",
-    trials: "list[Trial]",
+    plans: list[_Plan],
+    ready: list[_Plan],
     place: Place,
     out: Path,
     data_dir: Path,
@@ -156,89 +194,38 @@ def _run(
     *,
     quiet: bool,
     as_json: bool,
-) -> None:
+) -> int:
+    """Run those that are ready, one experiment after another, and return the exit code; all are recorded."""
     from deepbilevel.cli.side_by_side import conclude, run_and_show
-    from deepbilevel.cli.tables import print_table
     from deepbilevel.sweeps.sweep import Recorder
-    from deepbilevel.sweeps.table import describe, list_doubts, make_table_beside
 
+    codes = [0 if len(ready) == len(plans) else FAILED]
     with errors_as_messages(), place.open(out, data_dir, workers=workers) as executor:
         # Cells that are not wanted today may have been run before, elsewhere too: then their exported records are here.
-        recorder = Recorder(sweep, out, find_record=executor.find_record)
-        jobs = jobs or place.usual_jobs(len(trials))
-        outcomes = run_and_show(trials, executor, jobs, quiet=quiet, as_json=as_json, also=recorder)
-    record = recorder.record
-    if as_json:
-        typer.echo(json.dumps({"event": "reproduced", "record": str(recorder.path), "cells": record["cells"]}))
-    else:
-        shown = {(cell.row, cell.column, cell.x) for cell in wanted}
-        cells = [c for c in record["cells"] if (c["row"], c["column"], c["x"]) in shown or not c["runs"]]
-        titles, rows = make_table_beside({**record, "cells": cells})
-        print_table(titles, rows, caption=describe(record), numbers=range(2, len(titles)))
-        for doubt in list_doubts(record):
-            typer.echo(f"note: {doubt}")
-        typer.echo(f"record: {recorder.path}; a page of it all: deepbilevel report {out}")
-    raise typer.Exit(conclude(outcomes))
+        recorders = {plan.sweep.name: Recorder(plan.sweep, out, find_record=executor.find_record) for plan in plans}
+        for recorder in recorders.values():
+            recorder.changed([])  # what is not reached today is missing in the record, and not in silence
+        for plan in ready:
+            recorder, number = recorders[plan.sweep.name], jobs or place.usual_jobs(len(plan.trials))
+            outcomes = run_and_show(plan.trials, executor, number, quiet=quiet, as_json=as_json, also=recorder)
+            _print_result(plan, recorder.record, recorder.path, as_json=as_json)
+            codes.append(conclude(outcomes))
+            if codes[-1] == INTERRUPTED:
+                break
+    return max(codes)
 
 
-def _print_list(
-    experiments: "list[Experiment]",
-    scale: "Scale",
-    num_seeds: int,
-    fields: dict[str, Any],
-    data_dir: Path,
-    *,
-    probe: bool | None,
-    as_json: bool,
-) -> None:
-    from rich.console import Console
-    from rich.progress import track
-
+def _print_result(plan: _Plan, record: dict[str, Any], path: Path, *, as_json: bool) -> None:
     from deepbilevel.cli.tables import print_table
-    from deepbilevel.training.memory import keep_freed_memory
-    from deepbilevel_paper import runs_of
-    from deepbilevel_paper.estimate import Probe, sample_visits
-    from deepbilevel_paper.needed_data import missing_data, specs_of
+    from deepbilevel.sweeps.table import describe, list_doubts, make_table_beside
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepbilevel" / "speeds.json"
-    measured = Probe(cache, anew=probe is True)
-    keep_freed_memory()  # as the processes do that train
-    listed: list[dict[str, Any]] = []
-    console = Console(stderr=True)
-    for each in track(experiments, "measuring", console=console, transient=True, disable=probe is False):
-        specs = runs_of([cell.changed(**fields) for cell in each.cells(scale)], seeds=range(num_seeds))
-        absent = [] if scale.made_data else [missing.name for missing in missing_data(specs_of(each), data_dir)]
-        listed.append(
-            {
-                "name": each.name,
-                "title": each.title,
-                "where": each.where,
-                "runs": len(specs),
-                "sample_visits": sum(map(sample_visits, specs)),
-                "hours": None if probe is False else measured.hours(specs),
-                "missing_data": absent,
-            }
-        )
     if as_json:
-        for row in listed:
-            typer.echo(json.dumps(row))
+        typer.echo(json.dumps({"event": "reproduced", "record": str(path), "cells": record["cells"]}))
         return
-    where = f"{fields['device']}, {fields['threads']} thread(s)"
-    print_table(
-        ["name", "what", "in the paper", "runs", "million visits", "hours", "data missing"],
-        [
-            [
-                row["name"],
-                row["title"],
-                row["where"],
-                str(row["runs"]),
-                f"{row['sample_visits'] / 1e6:,.2f}",
-                "-" if row["hours"] is None else f"{row['hours']:,.1f}",
-                ", ".join(row["missing_data"]) or "-",
-            ]
-            for row in listed
-        ],
-        caption=f"Scale {scale.name}: {scale.description}. {num_seeds} seed(s). Hours: one run after another on this "
-        f"machine ({where}), from a few timed steps; decoding of files is not in them.",
-        numbers=range(3, 6),
-    )
+    shown = {(cell.row, cell.column, cell.x) for cell in plan.wanted}
+    cells = [c for c in record["cells"] if (c["row"], c["column"], c["x"]) in shown or not c["runs"]]
+    titles, rows = make_table_beside({**record, "cells": cells})
+    print_table(titles, rows, caption=describe(record), numbers=range(2, len(titles)))
+    for doubt in list_doubts(record):
+        typer.echo(f"note: {doubt}")
+    typer.echo(f"record: {path}; a page of it all: deepbilevel report {path.parent}")

@@ -194,17 +194,21 @@ class Recorder(Watcher):
         find_record: Callable[[RunSpec], dict[str, Any] | None] = lambda spec: None,
     ) -> None:
         self._sweep = sweep
-        self._earlier = [
-            Outcome(Trial(cell.row, spec), "done", record)
-            for cell in sweep.cells
-            for spec in cell.specs
-            if (record := find_record(spec)) is not None and record.get("status") == "done"
-        ]
+        self._find_record = find_record
         self.path = sweep.file(out, "json")
         self.record: dict[str, Any] = {}
 
     def changed(self, outcomes: Sequence[Outcome]) -> None:
         """See :class:`Watcher`."""
-        self.record = make_sweep_record(self._sweep, [*self._earlier, *outcomes])
+        self.record = make_sweep_record(self._sweep, [*self._finished_otherwise(), *outcomes])
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_text(self.path, json.dumps(self.record, indent=1) + "\n")
+
+    def _finished_otherwise(self) -> list[Outcome]:
+        """Return what was finished before today, or since then by another process that runs another part."""
+        return [
+            Outcome(Trial(cell.row, spec), "done", record)
+            for cell in self._sweep.cells
+            for spec in cell.specs
+            if (record := self._find_record(spec)) is not None and record.get("status") == "done"
+        ]
