@@ -167,7 +167,14 @@ def test_unequal_visits_are_told():
     comparison = make_plan(seeds=(0,))
     first, second = comparison.trials()
     record = make_sweep_record(comparison, [done(first, 80.0, steps=2), done(second, 80.0, steps=3)])
-    assert list_doubts(record) == ["not all methods saw the same number of images: sgd 256, bilevel 384"]
+    [doubt] = list_doubts(record)
+    column = record["cells"][0]["column"]
+    assert doubt == f"not all methods saw the same number of images on {column}: sgd 256, bilevel 384"
+    # On another network, or at another value of what is varied, they may see others.
+    record["cells"][1]["x"] = 0.5
+    assert list_doubts(record) == []
+    record["cells"][1].update(x=None, column="another")
+    assert list_doubts(record) == []
 
 
 def test_two_names_of_the_same_run_share_it():

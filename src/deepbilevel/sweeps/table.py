@@ -60,15 +60,17 @@ def list_doubts(record: Mapping[str, Any]) -> list[str]:
         for run in each["runs"]
         if run["status"] == "failed"
     ]
-    seen = {
-        each["row"]: run["images_seen"]
-        for each in record["cells"]
-        for run in each["runs"]
-        if run["images_seen"] is not None
-    }
-    if len(set(seen.values())) > 1:
-        listed = ", ".join(f"{name} {number:,}" for name, number in seen.items())
-        doubts.append(f"not all methods saw the same number of images: {listed}")
+    # Methods are compared where they were tried on the same; another column may be another network, and longer.
+    places: dict[tuple[str, float | None], dict[str, int]] = {}
+    for each in record["cells"]:
+        for run in each["runs"]:
+            if run["status"] == "done":
+                places.setdefault((each["column"], each["x"]), {})[each["row"]] = run["images_seen"]
+    for (column, x), seen in places.items():
+        if len(set(seen.values())) > 1:
+            where = ", ".join([column, *([] if x is None else [f"{x:g}"])])
+            listed = ", ".join(f"{name} {number:,}" for name, number in seen.items())
+            doubts.append(f"not all methods saw the same number of images on {where}: {listed}")
     return doubts
 
 
