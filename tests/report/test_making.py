@@ -151,10 +151,31 @@ def test_a_run_is_counted_once_and_a_planned_one_as_missing(tmp_path):
     assert "3 runs were made (2 done, 1 failed); 2 planned ones are missing." in page.text
 
 
+def test_experiments_stand_in_the_order_of_the_paper(tmp_path):
+    for name, about in (("a", "section 4.3, table 3"), ("b", "section 4.1, table 1"), ("c", "section 4.2, table 2")):
+        write_sweep(tmp_path, name, about=about)
+    write_sweep(tmp_path, "0", kind="comparison", about="")
+    page = make_report(tmp_path).page.read_text()
+    places = [page.index(f'<section id="{slug}"') for slug in ("b", "c", "a", "0")]
+    assert places == sorted(places)
+
+
+def test_a_table_without_any_number_is_folded(tmp_path):
+    missing = {"row": "SGD", "column": "", "x": None, "published": None, "runs": [not_done(0, "missing")]}
+    printed = {**missing, "published": {"train": None, "test": 50.0, "gap": None, "note": None}}
+    write_sweep(tmp_path, "nothing", cells=[missing])
+    write_sweep(tmp_path, "printed", cells=[printed])
+    page = make_report(tmp_path).page.read_text()
+    nothing, printed = page[page.index('<section id="nothing"') :].split('<section id="printed"')
+    assert "<details><summary>What is planned: 1 missing</summary>" in nothing
+    assert "What is planned" not in printed
+    assert "50.00" in printed
+
+
 def test_experiments_come_before_comparisons_and_all_are_named(made):
     page = Reader(made.page.read_text(encoding="utf-8"))
     sections = [attributes["id"] for tag, attributes in page.tags if tag == "section"]
-    assert sections == ["noise", "table1", "compare", "cost", "memory"]
+    assert sections == ["table1", "noise", "compare", "cost", "memory"]
     assert "Methods side by side (compare; 28 done)" in page.text
     assert "Experimentnoise" in page.text
     assert "Comparisoncompare" in page.text

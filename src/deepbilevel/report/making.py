@@ -84,8 +84,7 @@ def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
     sections: list[Section] = []
     tables: dict[str, str] = {}
     slugs: set[str] = {"problems", "main"}
-    # What the paper did comes first; comparisons and controls are beside it.
-    for sweep in sorted(records.sweeps, key=lambda sweep: sweep.kind == "comparison"):
+    for sweep in sorted(records.sweeps, key=_place_on_page):
         section = _sweep_section(sweep, _slug(sweep.name, slugs), records.runs)
         sections.append(section)
         tables[section.slug] = results_csv(sweep)
@@ -98,6 +97,11 @@ def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
             if section.results is not None:
                 tables[section.slug] = table_csv(section.results)
     return sections, tables
+
+
+def _place_on_page(sweep: Sweep) -> tuple[bool, str]:
+    # What the paper did comes first, in its order: such a sweep begins by saying in which section. Controls follow.
+    return (True, "") if sweep.kind == "comparison" else (False, sweep.about)
 
 
 def _sweep_section(sweep: Sweep, slug: str, runs: Mapping[str, RunRecord]) -> Section:
@@ -126,6 +130,7 @@ def _sweep_section(sweep: Sweep, slug: str, runs: Mapping[str, RunRecord]) -> Se
         facts=tuple((name, text) for name, text in facts if text),
         results=results_table(sweep),
         every_run=runs_table(sweep),
+        is_empty=all(run.status == MISSING for run in own) and all(cell.published is None for cell in sweep.cells),
         figures=tuple(result_figures(sweep, slug, metric)),
         training=tuple(training),
         remarks=(f"No training curves of {lost} finished runs: their record.json was not found.",) if lost else (),

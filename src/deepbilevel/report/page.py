@@ -34,6 +34,7 @@ class Section:
         name: what its sweep is called; titles may repeat.
         training: figures of which the reader looks at one at a time, with the name of each.
         remarks: what is not to be seen, and why.
+        is_empty: there is no number in its results, so the table is folded.
     """
 
     slug: str
@@ -47,6 +48,7 @@ class Section:
     training: tuple[tuple[str, Figure], ...]
     remarks: tuple[str, ...] = ()
     name: str = ""
+    is_empty: bool = False
 
 
 def make_page(
@@ -127,8 +129,9 @@ def _section(section: Section, files: Mapping[str, Sequence[str]]) -> str:
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in section.facts)
     parts.append(f'<dl class="facts">{facts}</dl>')
     if section.results is not None:
-        parts.append(f"<h3>Results</h3>{show_table(section.results, slug, f'Results: {section.title}')}")
-        parts.append(show_files(files.get(slug, ())))
+        table = show_table(section.results, slug, f"Results: {section.title}") + show_files(files.get(slug, ()))
+        folded = f"<details><summary>What is planned: {escape(section.state)}</summary>{table}</details>"
+        parts.append(f"<h3>Results</h3>{folded if section.is_empty else table}")
     parts += [show_figures((("", figure),), figure.slug, files) for figure in section.figures]
     if section.training:
         parts.append(f"<h3>During training</h3>{show_figures(section.training, f'{slug}-training', files)}")
