@@ -85,7 +85,10 @@ class Experiment:
         chosen = find_scale(scale) if isinstance(scale, str) else scale
         printed = {(each.row, each.column): each for each in self.published}
         return [
-            replace(cell.mapped(chosen.reduce), published=printed.get((cell.row, cell.column))) for cell in self.plan()
+            replace(
+                cell.mapped(lambda spec: chosen.reduce(spec, self.name)), published=printed.get((cell.row, cell.column))
+            )
+            for cell in self.plan()
         ]
 
 

@@ -48,7 +48,7 @@ class Scale:
     Attributes:
         description: for people.
         changes: the fields of a run that may differ from the paper's; ids of runs that are needed differ with them.
-        reductions: by the name of the data, or else of the network; none leaves runs as they are.
+        reductions: by the name of the experiment, or else of the data, or of the network; none leaves runs as they are.
         stands_in: the network that takes the place of the large ones, with its own images and optimizer.
         made_data: train on made images, of the same layout as the real ones. Keep such runs in a folder of their own.
     """
@@ -60,11 +60,12 @@ class Scale:
     stands_in: str | None = None
     made_data: bool = False
 
-    def reduce(self, spec: RunSpec) -> RunSpec:
-        """Return the paper's run at this scale."""
+    def reduce(self, spec: RunSpec, experiment: str = "") -> RunSpec:
+        """Return the paper's run at this scale; the experiment it is made for may be reduced more than others."""
         if self.reductions is None:
             return spec
-        reduction = self.reductions.get(spec.data.name) or self.reductions[spec.network.name]
+        names = (experiment, spec.data.name, spec.network.name)
+        reduction = next(self.reductions[name] for name in names if name in self.reductions)
         if self.stands_in is not None:
             spec = _tiny_groups(spec if spec.network.name in _SMALL else _with_network(spec, self.stands_in))
         if reduction.network is not None:
@@ -80,7 +81,7 @@ class Scale:
             evaluate_every=reduction.evaluate_every or spec.evaluate_every,
         )
 
-    def describe(self, spec: RunSpec) -> str:
+    def describe(self, spec: RunSpec, experiment: str = "") -> str:
         """Say in a sentence how one of the paper's runs became smaller.
 
         >>> PAPER.describe(default_spec("cifar10"))
@@ -88,7 +89,7 @@ class Scale:
         """
         if self.reductions is None:
             return "as in the paper"
-        own = self.reduce(spec)
+        own = self.reduce(spec, experiment)
         parts = [
             f"{trained_images(own.data):,} of {trained_images(spec.data):,} training images",
             f"{tested_images(own.data):,} of {tested_images(spec.data):,} test images",
@@ -156,6 +157,10 @@ COMPACT = Scale(
             "cifarnet": Reduction(5_000, 2_000, epochs=0.2, rate_per_image=True, evaluate_every=4),
             "inception": Reduction(
                 2_500, 2_000, epochs=1.0, most_epochs=100, evaluate_every=10, network="inception_half"
+            ),
+            # 40 runs. CIFAR-100 has 16 of these images per class, twice as many as mini-batches that need one each.
+            "noise-curves-inception": Reduction(
+                1_600, 2_000, epochs=1.0, most_epochs=100, evaluate_every=10, network="inception_half"
             ),
             "preact_resnet18": Reduction(2_000, 1_000, epochs=0.1, evaluate_every=5),
             "imagenet": Reduction(10_000, 2_000, epochs=0.1, evaluate_every=3),

@@ -51,7 +51,7 @@ def _reduced(experiment: Experiment, scale: Scale) -> str | None:
         return None
     sentences: dict[str, list[str]] = {}
     for cell in experiment.plan():
-        networks = sentences.setdefault(scale.describe(cell.spec), [])
+        networks = sentences.setdefault(scale.describe(cell.spec, experiment.name), [])
         if cell.spec.network.name not in networks:
             networks.append(cell.spec.network.name)
     if len(sentences) == 1:

@@ -82,7 +82,9 @@ def test_compact_inception_is_narrow_and_follows_the_papers_schedule():
         assert own.schedule == paper.schedule
         assert own.optimizer == paper.optimizer
     # Half of fewer epochs would end before the learning rate has fallen.
-    assert {own.epochs for _, own in pairs(find_experiment("noise-curves-inception"), COMPACT)} == {100}
+    curves = [own for _, own in pairs(find_experiment("noise-curves-inception"), COMPACT)]
+    assert {(own.epochs, own.data.limit) for own in curves} == {(100, 1_600)}
+    assert 1_600 // 100 % curves[-1].group.num_batches == 0  # no image of a class of CIFAR-100 is left over
 
 
 def test_compact_fractions_of_voc_stay_fractions():
