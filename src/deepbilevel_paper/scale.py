@@ -144,24 +144,22 @@ _REDUCED = frozenset({"data.limit", "data.test_limit", "epochs", "evaluate_every
 
 PAPER = Scale("paper", "the full recipe")
 
+# Inception, whose rate starts high, memorises only when it has fallen: it keeps the paper's schedule, which moves next
+# to nothing after 100 epochs, and has few images instead.
+_INCEPTION = Reduction(2_500, 2_000, epochs=1.0, most_epochs=100, evaluate_every=10, network="inception_half")
+
 COMPACT = Scale(
     "compact",
     "the same on part of the real images, on two processor cores in an evening",
     changes=_REDUCED | {"network.name", "schedule.factor_per_epoch"},
     # Images a second that a core trains on: CifarNet 370, Inception 50 and its half 160, PreAct ResNet-18 and AlexNet
-    # 20 to 30, ResNet-50 6. So most runs are of 5 minutes to an hour. Inception, whose rate starts high, memorises only
-    # when it has fallen: it keeps the paper's schedule, which moves next to nothing after 100 epochs, and has few
-    # images instead.
+    # 20 to 30, ResNet-50 6. So most runs are of 5 minutes to an hour.
     reductions=MappingProxyType(
         {
             "cifarnet": Reduction(5_000, 2_000, epochs=0.2, rate_per_image=True, evaluate_every=4),
-            "inception": Reduction(
-                2_500, 2_000, epochs=1.0, most_epochs=100, evaluate_every=10, network="inception_half"
-            ),
+            "inception": _INCEPTION,
             # 40 runs. CIFAR-100 has 16 of these images per class, twice as many as mini-batches that need one each.
-            "noise-curves-inception": Reduction(
-                1_600, 2_000, epochs=1.0, most_epochs=100, evaluate_every=10, network="inception_half"
-            ),
+            "noise-curves-inception": replace(_INCEPTION, images=1_600),
             "preact_resnet18": Reduction(2_000, 1_000, epochs=0.1, evaluate_every=5),
             "imagenet": Reduction(10_000, 2_000, epochs=0.1, evaluate_every=3),
             "clothing1m": Reduction(2_000, 1_000, epochs=1.0, evaluate_every=5),
