@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from deepbilevel import Bilevel, MatchedGroups
 
 
-def main(epochs: int = 6) -> tuple[float, torch.Tensor]:
+def main(epochs: int = 10) -> tuple[float, torch.Tensor]:
     """Train on wrong labels; return the test accuracy and the weights, which are the same in all processes."""
     if "WORLD_SIZE" in os.environ:  # set by torchrun
         distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
@@ -22,6 +22,7 @@ def main(epochs: int = 6) -> tuple[float, torch.Tensor]:
     labels = torch.where(torch.rand(len(train_y)) < 1 / 3, 1 - train_y, train_y)
     model = nn.Sequential(nn.Linear(2, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=epochs)
 
     groups = MatchedGroups(labels, num_batches=8, batch_size=16, seed=0)  # yields this process's share
     bilevel = Bilevel(model, num_batches=8)  # expects this process's share of 8
@@ -32,6 +33,7 @@ def main(epochs: int = 6) -> tuple[float, torch.Tensor]:
                 bilevel.fill()
                 optimizer.step()
                 optimizer.zero_grad()
+        scheduler.step()
 
     model.eval()
     with torch.no_grad():

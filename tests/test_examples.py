@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+# Guessing one of two classes gives 0.5, give or take 0.02, and one of four a loss of 1.4: no example that does not
+# learn comes near these bounds. Those that do end with 0.88 to 1, and with a loss of 0.1, whatever the seed.
 EXPECTED = {
-    "plain_loop": lambda accuracy: accuracy > 0.9,
+    "plain_loop": lambda accuracy: accuracy > 0.7,
     "mixed_precision": lambda loss: loss < 0.5,
     "resume": lambda same: same,
-    "many_processes": lambda answer: answer[0] > 0.9,
+    "many_processes": lambda answer: answer[0] > 0.7,
 }
 
 
