@@ -209,16 +209,19 @@ def test_a_mini_batch_that_is_not_finite_spoils_no_other(bad, solver):
 
 def test_autocast_gives_the_same_but_for_rounding():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 20), nn.ReLU(), nn.Linear(20, 2))
-    group = [(x.float(), y) for x, y in group_of(3, 4, 4)]
+    group, seen = [(x.float(), y) for x, y in group_of(3, 4, 4)], []
 
     def criterion(x, y, **how):
         with torch.autocast("cpu", torch.bfloat16):
-            return F.cross_entropy(model(x), y, **how)
+            scores = model(x)
+            seen.append((len(x), scores.dtype))
+            return F.cross_entropy(scores, y, **how)
 
     (gradient, _), (own_gradient, _) = in_two_ways(model, group, criterion=criterion)
     assert own_gradient.dtype == torch.float32
     assert (own_gradient - gradient).norm() < 0.05 * gradient.norm()
-    assert (own_gradient - gradient).norm() > 0  # it did run in the narrow type, which rounds in other places
+    # It did run in the narrow type; whether that rounds in other places is up to the machine.
+    assert seen == [(3, torch.bfloat16)] * K + [(3 * K, torch.bfloat16)]
 
 
 def test_dropout_is_drawn_for_every_sample():
@@ -231,8 +234,8 @@ def test_dropout_is_drawn_for_every_sample():
 
 
 def test_small_matrices_are_multiplied_out_and_large_ones_are_not():
-    model = nn.Sequential(nn.Linear(40, 30), nn.Linear(30, 2))
-    x = torch.randn(2 * K, 40)
+    model = nn.Sequential(nn.Linear(40, 30), nn.Linear(30, 2)).double()
+    x = torch.randn(2 * K, 40, dtype=torch.float64)
     losses, gradients = run_in_one_pass(list(model.parameters()), [2] * K, lambda: model(x).sum(1))
     assert [type(each) for each in gradients[0].values()] == [OuterProducts, torch.Tensor, torch.Tensor, torch.Tensor]
     for number, part in enumerate(x.split(2)):

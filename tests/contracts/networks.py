@@ -78,9 +78,12 @@ def assert_evaluation_is_deterministic(name: str) -> None:
     before = copy.deepcopy(network.state_dict())
     scores = network(images)
     assert torch.equal(network(images), scores)
-    torch.testing.assert_close(network(images[:1]), scores[:1], rtol=1e-4, atol=1e-4)
     for label, value in network.state_dict().items():
         assert torch.equal(value, before[label]), label
+    # In float64: a batch of another size adds up in another order, and deep networks make more of that than a digit.
+    network, images = network.double(), images.double()
+    alone, together = network(images[:1]), network(images)[:1]
+    assert torch.dist(alone, together) <= 1e-8 * together.norm()
 
 
 def assert_memory_format_does_not_matter(name: str) -> None:

@@ -94,11 +94,12 @@ def test_a_rate_below_the_models_own_keeps_a_random_part_of_its_mistakes(make, d
     assert not diluted.flipped[~own.flipped].any()
     np.testing.assert_array_equal(diluted.labels[diluted.flipped], own.labels[diluted.flipped])
     # Random, so neither the place in the data nor the model's certainty decides: the mean rank of those kept is that
-    # of all mistakes, give or take three standard deviations.
+    # of all mistakes, give or take five standard deviations. Which mistakes there are is up to the machine that trained
+    # the network; the 53 first or least certain of some 250 would be ten deviations off.
     leads, _ = leads_of(scores_of(trained, digits[0], seed=0), digits[1])
     kept = diluted.flipped[own.flipped]
     for ranks in (np.arange(len(kept)), leads[own.flipped].argsort().argsort()):
-        assert abs(ranks[kept].mean() - ranks.mean()) < 3 * ranks.std() / kept.sum() ** 0.5
+        assert abs(ranks[kept].mean() - ranks.mean()) < 5 * ranks.std() / kept.sum() ** 0.5
 
 
 def test_a_rate_above_the_models_own_adds_the_images_it_was_least_sure_of(make, digits, trained):
@@ -116,9 +117,10 @@ def test_mistakes_follow_likeness_and_some_classes_are_harder_than_others(make):
 
     made, uniform = make(0.44), flip_uniformly(make().clean_labels, 0.44, num_classes=10, seed=0)
     # 10 x 8 degrees of freedom; chance passes 124.8 once in a thousand seeds.
-    assert unevenness(uniform) < 124.8
-    assert unevenness(made) > 3 * 124.8
-    assert np.ptp(made.rates_per_class) > 0.2 > np.ptp(uniform.rates_per_class)
+    # The same bound for both: labels drawn without regard to likeness are below it, and mistakes of a network, with
+    # 600 and more from any seed, far above.
+    assert unevenness(uniform) < 124.8 < unevenness(made)
+    assert np.ptp(made.rates_per_class) > 2 * np.ptp(uniform.rates_per_class)
 
 
 @pytest.mark.parametrize("changes", [{}, {"rate": 0.3}, {"dropout": False}], ids=str)
