@@ -72,7 +72,9 @@ def test_labels_are_predicted_once_and_say_where_they_come_from(runs, tmp_path):
     assert (provenance.kind, provenance.seed) == ("model", FIRST.seed)
     assert provenance.dataset == "digits train, 300 images in proportion to the classes"
     assert FIRST.id in provenance.note
-    assert 0.05 < noisy.rate < 0.95  # a network that has learned something, with dropout
+    # After one epoch it may do no better than guess, which is right for 30 of the 300, give or take 5. None or all of
+    # them right would be labels that nobody predicted.
+    assert 0 < noisy.rate < 1
     data, _ = load_sets(LABELLED.data, tmp_path, noise=None, seed=0, runs=RunsBeside(runs, tmp_path))
     assert np.array_equal(data.labels, noisy.labels)
     assert np.array_equal(data.clean_labels, noisy.clean_labels)
@@ -91,7 +93,13 @@ def test_a_run_can_need_a_run_that_needs_a_run(runs):
     train(LABELLED, out=runs, data_dir=runs)
     record = train(TUNED, out=runs, data_dir=runs)
     assert record["status"] == "done"
-    assert record["history"][0]["train"] != record["history"][0]["train_clean"]
+    # What it started from says more than its figures, which may happen to be equal for both kinds of labels.
+    parts = build(TUNED, runs, runs=RunsBeside(runs, runs))
+    noisy, _ = load_noisy_labels(folder(runs).labels_file)
+    assert np.array_equal(parts.train.data.labels, noisy.labels)
+    assert "train_clean" in record["history"][0]
+    for name, value in read_weights(RunFolder.of(LABELLED, runs).model_file).items():
+        assert torch.equal(parts.model.state_dict()[name], value), name
     assert {FIRST.id, LABELLED.id, TUNED.id} <= {each.read_record()["id"] for each in find_runs(runs)}
 
 
