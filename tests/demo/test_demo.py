@@ -99,9 +99,10 @@ def test_a_failing_run_is_reported_and_not_waited_for(tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_learns_digits_from_clean_labels(method):
     epochs = []
-    curve = train(method, 0, Setting(noise_rate=0.0, epochs=15), lambda: epochs.append(1))
-    assert len(epochs) == len(curve.test) == 15
-    assert max(curve.test) > 85
+    curve = train(method, 0, Setting(noise_rate=0.0, epochs=8), lambda: epochs.append(1))
+    assert len(epochs) == len(curve.test) == 8
+    # Guessing gives 10 %, give or take 1.4 for 450 images; a method that does not learn stays there.
+    assert max(curve.test) > 40
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -78,7 +78,10 @@ def test_a_network_can_learn_from_made_images(folders):
     loop = TrainingLoop(build(spec, data_dir))
     for _ in loop.run():
         pass
-    assert loop.history[-1]["test"] > 60
+    # A network that guesses has a loss of log(10), 2.3; this one ends below 0.1. Of the 20 test images a guess gets 2,
+    # give or take 1.3; this one gets all. Images that do not show their class, or no steps, leave it at the guesses.
+    assert loop.history[-1]["loss"] < 1
+    assert loop.history[-1]["test"] > 50
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from deepbilevel.methods.features import last_linear, with_features
 from deepbilevel.networks.catalog import NETWORKS, build_network
 from deepbilevel.training.checkpoints import Checkpoints
 from deepbilevel.training.loop import DivergedError
-from tests.training.test_combinations import digits, started
+from tests.training.test_combinations import QUICK, digits, started
 from tests.training.test_packing import same
 
 OBJECTIVES = [kind for kind, spec in LOSSES.items() if issubclass(spec, ObjectiveSpec)]
@@ -57,13 +57,14 @@ def test_a_run_that_is_stopped_in_mid_epoch_ends_with_the_same_bits(loss, method
         assert same(second.state_dict()[each], unbroken.state_dict()[each])
 
 
+@hasty
 @pytest.mark.parametrize("loss", [*OBJECTIVES, *VARIANTS])
 def test_every_objective_learns_from_noisy_digits(loss):
-    settings = {"epochs": 10, "evaluate_every": 10, "group__batch_size": 8, "optimizer__lr": 0.05}
-    if loss == "backward-correction":  # losses below zero ask for small steps, and their estimate for a long warm-up
-        settings.update({"epochs": 16, "evaluate_every": 16, "optimizer__lr": 0.02})
-    loop = to_the_end(started(digits(method="sgd", loss=loss, noise="uniform:0.3", **settings)))
-    assert loop.history[-1]["test"] > 75
+    settings = {"noise": "uniform:0.3", "epochs": 6, "evaluate_every": 6, **QUICK}
+    loop = to_the_end(started(digits(method="sgd", loss=loss, **settings)))
+    # Guessing gives 10 %, give or take 1.4. Half of the epochs come after what a loss may estimate in the middle: what
+    # it then does wrong, as a correction by the wrong matrix or of the wrong sign, unlearns what the warm-up learned.
+    assert loop.history[-1]["test"] > 40
 
 
 @hasty
