@@ -23,6 +23,8 @@ VALIDATIONS = [
 # With Adam the length of a step does not depend on how a rule or a loss scales gradients: all learn in the same time,
 # and none so fast that it could fall back. Every one is beyond 80 % with them, on any machine and from any seed tried.
 QUICK = {"optimizer": "Adam", "optimizer__lr": 0.003, "group__batch_size": 8}
+# They learn only what mini-batches agree on: for some seeds nothing of a step, or nothing of a small layer.
+CAREFUL = ("and-mask", "agreement-filter", "cross-validated")
 UPDATES = [*METHODS, *CONTROLS, *VALIDATIONS]
 COMBINATIONS = list(itertools.product(UPDATES, LOSSES, MIXINGS))
 
@@ -55,12 +57,17 @@ def test_every_combination_trains_two_steps(method, loss, mixing):
         return
     loop = started(digits(method=method, loss=loss, mixing=mixing, data__limit=256))
     before = [parameter.detach().clone() for parameter in loop.parts.model.parameters()]
+    applied = []
     for _ in islice(loop.run(), 2):
         assert bool(torch.isfinite(loop.report.losses).all())
-        assert loop.report.applied
+        applied.append(loop.report.applied)
     after = list(loop.parts.model.parameters())
     assert all(bool(torch.isfinite(parameter).all()) for parameter in after)
-    assert all(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    moved = [not torch.equal(old, new) for old, new in zip(before, after, strict=True)]
+    # Of the careful ones, two steps and eight tensors leave enough that a step which reaches no parameter shows.
+    enough = any if method in CAREFUL else all
+    assert enough(applied)
+    assert enough(moved)
 
 
 @pytest.mark.parametrize(
