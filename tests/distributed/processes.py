@@ -1,6 +1,7 @@
 """Real processes that share a process group (gloo) and stay alive for many cases: starting one costs seconds."""
 
 import multiprocessing
+import os
 import pickle
 import traceback
 from collections.abc import Callable
@@ -52,7 +53,8 @@ class Processes:
 
 
 def _serve(rank: int, size: int, store: str, end: Any) -> None:
-    torch.set_num_threads(1)
+    # As many as the test itself has (tests/conftest.py): bits are the same for the same number of threads alone.
+    torch.set_num_threads(int(os.environ.get("DEEPBILEVEL_TEST_THREADS", "1")))
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
     while True:
         function, arguments = pickle.loads(end.recv_bytes())
