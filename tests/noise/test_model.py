@@ -118,7 +118,7 @@ def test_mistakes_follow_likeness_and_some_classes_are_harder_than_others(make):
     made, uniform = make(0.44), flip_uniformly(make().clean_labels, 0.44, num_classes=10, seed=0)
     # 10 x 8 degrees of freedom; chance passes 124.8 once in a thousand seeds.
     # The same bound for both: labels drawn without regard to likeness are below it, and mistakes of a network, with
-    # 600 and more from any seed, far above.
+    # 600 and more from five seeds, far above.
     assert unevenness(uniform) < 124.8 < unevenness(made)
     assert np.ptp(made.rates_per_class) > 2 * np.ptp(uniform.rates_per_class)
 

@@ -21,7 +21,7 @@ VALIDATIONS = [
     '{"kind": "bilevel", "validation": "momentum", "validation_momentum": 0.5}',
 ]
 # With Adam the length of a step does not depend on how a rule or a loss scales gradients: all learn in the same time,
-# and none so fast that it could fall back. Every one is beyond 80 % with them, on any machine and from any seed tried.
+# and none so fast that it could fall back. Every one ended beyond 80 % with them, from both seeds tried.
 QUICK = {"optimizer": "Adam", "optimizer__lr": 0.003, "group__batch_size": 8}
 # They learn only what mini-batches agree on: for some seeds nothing of a step, or nothing of a small layer.
 CAREFUL = ("and-mask", "agreement-filter", "cross-validated")
