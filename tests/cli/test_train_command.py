@@ -147,6 +147,7 @@ def test_several_seeds_run_as_processes_and_are_summed_up(tmp_path):
     assert (tmp_path / one.parent.name / "model.safetensors").read_bytes() == one.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_failing_seed_ends_with_1_and_the_others_are_finished(tmp_path):
     probe = resolve(*SHORT, "--seed", 1)
     (tmp_path / f"{probe.name}-{probe.id}").write_text("a file where the folder of seed 1 should be")
