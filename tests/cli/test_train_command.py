@@ -124,20 +124,8 @@ def test_quiet_prints_the_result_alone_and_json_one_object_per_line(tmp_path):
 
 
 def test_several_seeds_run_as_processes_and_are_summed_up(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "deepbilevel",
-        "train",
-        *SHORT,
-        "--out",
-        str(tmp_path),
-        "--seeds",
-        "0,2",
-        "--jobs",
-        "2",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = invoke(*SHORT, "--out", tmp_path, "--seeds", "0,2", "--jobs", "2")
+    assert done.exit_code == 0, done.output
     seeds = {json.loads(path.read_text())["spec"]["seed"] for path in tmp_path.glob("*/record.json")}
     assert seeds == {0, 2}
     assert "test over 2 seed(s)" in done.stdout
