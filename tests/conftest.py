@@ -9,13 +9,6 @@ settings.register_profile("deepbilevel", deadline=None)
 settings.load_profile("deepbilevel")
 
 
-@pytest.fixture(autouse=True)
-def _one_thread_and_a_fixed_seed():
-    """Tests run side by side, one per core; each starts from the same random numbers whatever ran before it."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-
-
 # Everything else is numerical, so that no new test can be forgotten.
 _NOT_NUMERICAL = ("src/", "tests/cli/", "tests/report/")
 
@@ -50,3 +43,10 @@ def pytest_terminal_summary(terminalreporter):
             f"{what} ({len(reports)}{f': {how}' if how else ''})" for (what, how), reports in kinds.items()
         )
         terminalreporter.write_line(f"{sum(map(len, kinds.values()))} skipped; to run them takes {listed}")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_and_a_fixed_seed():
+    """Tests run side by side, one per core; each starts from the same random numbers whatever ran before it."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
