@@ -5,13 +5,21 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test test-all test-anywhere check bench format clean
 
 demo: $(INSTALLED)  ## train on digits with wrong labels, about a minute
 	$(BIN)/deepbilevel demo
 
-test: $(INSTALLED)  ## the whole test suite, on all cores
+test: $(INSTALLED)  ## the quick tests, on all cores: minutes
+	$(BIN)/pytest -n auto -m 'not slow'
+
+test-all: $(INSTALLED)  ## every test, slow ones too, as in CI: a quarter of an hour on two cores
 	$(BIN)/pytest -n auto
+
+test-anywhere: $(INSTALLED)  ## the quick numerical tests as other machines round: no vector units, AVX2, two threads and another seed
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(BIN)/pytest -n auto -m 'numerical and not slow'
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/pytest -n auto -m 'numerical and not slow'
+	DEEPBILEVEL_TEST_THREADS=2 DEEPBILEVEL_TEST_SEED=1 $(BIN)/pytest -n auto -m 'numerical and not slow'
 
 check: $(INSTALLED)  ## style, types and the layers of the house
 	$(BIN)/ruff check .

@@ -14,8 +14,6 @@ from deepbilevel import Bilevel, MatchedGroups
 
 def main(epochs: int = 10) -> tuple[float, torch.Tensor]:
     """Train on wrong labels; return the test accuracy and the weights, which are the same in all processes."""
-    if "WORLD_SIZE" in os.environ:  # set by torchrun
-        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     torch.manual_seed(0)  # the same network and the same data in all processes
     train_x, train_y = rings(2048)
     test_x, test_y = rings(512)
@@ -24,6 +22,10 @@ def main(epochs: int = 10) -> tuple[float, torch.Tensor]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=epochs)
 
+    # After the optimizer: making one loads modules of torch that keep a process group they find, and with it threads
+    # that destroy_process_group then cannot end; a process that leaves beside them may abort.
+    if "WORLD_SIZE" in os.environ:  # set by torchrun
+        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     groups = MatchedGroups(labels, num_batches=8, batch_size=16, seed=0)  # yields this process's share
     bilevel = Bilevel(model, num_batches=8)  # expects this process's share of 8
     for _ in range(epochs):

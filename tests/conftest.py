@@ -11,6 +11,42 @@ settings.register_profile("deepbilevel", deadline=None)
 settings.load_profile("deepbilevel")
 
 
+# Everything else is numerical, so that no new test can be forgotten.
+_NOT_NUMERICAL = ("src/", "tests/cli/", "tests/report/")
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests whose outcome may depend on how a machine rounds."""
+    for item in items:
+        if not item.nodeid.startswith(_NOT_NUMERICAL):
+            item.add_marker("numerical")
+
+
+# What would run tests that were skipped, by words of their reasons.
+_REMEDIES = {
+    "DEEPBILEVEL_DATA": ("real data", "deepbilevel data fetch cifar10, and set DEEPBILEVEL_DATA"),
+    "Ray": ("Ray", "pip install 'deepbilevel[ray]'"),
+    "pip install": ("packages to compare with", "pip install 'deepbilevel[bench]'"),
+    "GPU": ("a GPU", None),
+    "browser": ("a browser", "apt-get install chromium"),
+    "administrator": ("a user who is not root", None),
+}
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in one line what would run the tests that were skipped; ``-rs`` says it of each."""
+    kinds = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        kind = next((remedy for words, remedy in _REMEDIES.items() if words in reason), ("another machine", reason))
+        kinds.setdefault(kind, []).append(report)
+    if kinds:
+        listed = ", ".join(
+            f"{what} ({len(reports)}{f': {how}' if how else ''})" for (what, how), reports in kinds.items()
+        )
+        terminalreporter.write_line(f"{sum(map(len, kinds.values()))} skipped; to run them takes {listed}")
+
+
 @pytest.fixture(autouse=True)
 def _one_thread_and_a_fixed_seed():
     """Tests run side by side, one per core; each starts from the same random numbers whatever ran before it.

@@ -61,9 +61,13 @@ OTHER_PARAMETERS = {
     "spectralsphere": matrices,
 }
 OTHER_ARGUMENTS = {"ranger21": {"num_iterations": 12}}
+FOREIGN = sorted(set(pytorch_optimizer.get_supported_optimizers()) - MORE_THAN_A_STEP)
 
 
-@pytest.mark.parametrize("name", sorted(set(pytorch_optimizer.get_supported_optimizers()) - MORE_THAN_A_STEP))
+# A tenth of them is quick: a hundred more that only read `.grad` find little.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (place % 10 > 0)) for place, name in enumerate(FOREIGN)]
+)
 @pytest.mark.filterwarnings("ignore")  # what foreign optimizers warn about is theirs
 def test_every_optimizer_of_pytorch_optimizer_follows(name):
     choose = OTHER_PARAMETERS.get(name, nn.Module.parameters)

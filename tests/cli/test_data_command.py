@@ -2,9 +2,6 @@
 
 import hashlib
 import io
-import os
-import subprocess
-import sys
 import tarfile
 from dataclasses import replace
 from functools import partial
@@ -19,13 +16,12 @@ from deepbilevel.cli.app import app
 from deepbilevel.data import DATA_SETS
 from deepbilevel.data.cifar import CIFAR10
 from deepbilevel.data.download import Archive
+from tests.cli.trained import run_in_process
 from tests.data.layouts import write_csv, write_folder, write_imagenet, write_jpeg, write_voc
 
 
 def run(*arguments, **environment):
-    command = [sys.executable, "-m", "deepbilevel", "data", *map(str, arguments)]
-    env = {**os.environ, "COLUMNS": "200", **environment}
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    return run_in_process("data", *arguments, **environment)
 
 
 def test_list_names_every_data_set():
@@ -45,7 +41,7 @@ def test_list_names_every_data_set():
 def test_check_counts_and_draws_every_split(name, write, sheets, tmp_path):
     write(tmp_path / "data")
     result = run("check", name, "--dir", tmp_path / "data", "--out", tmp_path / "sheets")
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.output
     assert "images," in result.stdout
     assert sorted(path.name for path in (tmp_path / "sheets").iterdir()) == sheets
     with Image.open(tmp_path / "sheets" / sheets[0]) as sheet:
@@ -55,13 +51,13 @@ def test_check_counts_and_draws_every_split(name, write, sheets, tmp_path):
 
 def test_check_of_a_table_tells_how_many_labels_are_wrong(tmp_path):
     result = run("check", "csv", "--dir", write_csv(tmp_path), "--out", tmp_path)
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.output
     assert "33.33% of the labels differ from the clean ones" in result.stdout
 
 
 def test_the_folder_can_come_from_the_environment(tmp_path):
     result = run("check", "digits", "--out", tmp_path, DEEPBILEVEL_DATA=str(tmp_path))
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.output
     assert "1,347 images, 10 classes" in result.stdout
 
 
@@ -71,7 +67,7 @@ def test_a_broken_image_is_named_and_fails(tmp_path):
     path = tmp_path / "cat" / "broken.jpg"
     path.write_bytes(path.read_bytes()[:300])
     result = run("check", "folder", "--dir", tmp_path, "--out", tmp_path / "sheets")
-    assert result.returncode == 1
+    assert result.exit_code == 1
     assert "broken.jpg" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "sheets").exists()
@@ -87,7 +83,7 @@ def test_a_broken_image_is_named_and_fails(tmp_path):
 )
 def test_what_cannot_be_done_is_said_in_one_line(arguments, message):
     result = run(*arguments)
-    assert result.returncode == 1
+    assert result.exit_code == 1
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
@@ -95,7 +91,7 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments, message):
 def test_fetch_leaves_an_existing_folder_alone(tmp_path):
     (tmp_path / "cifar-10-batches-py").mkdir()
     result = run("fetch", "cifar10", "--dir", tmp_path)
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.output
     assert "used as it is" in result.stdout
 
 

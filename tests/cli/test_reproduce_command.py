@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.cli.trained import run_in_process
+
 SMOKE = ["clothing1m", "--scale", "smoke", "--row", "sgd", "--jobs", "2"]
 
 
@@ -22,6 +24,19 @@ def run(*arguments, cwd, code=0, **environment):
     )
     assert result.returncode == code, result.stdout + result.stderr
     return result
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch):
+    """Return the command without a process of its own, in an empty folder: to start one takes seconds."""
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments, code=0):
+        result = run_in_process("reproduce", *arguments)
+        assert result.exit_code == code, result.output
+        return result
+
+    return invoke
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +72,19 @@ def test_what_is_finished_is_not_run_again_and_stays_in_the_record(smoked):
     assert done == [("SGD", "noisy labels"), ("SGD", "then clean labels"), ("Bilevel", "noisy labels")]
 
 
+def test_other_settings_take_nothing_out_of_a_record(smoked, monkeypatch):
+    folder, _ = smoked
+    monkeypatch.chdir(folder)
+    file = folder / "runs/smoke/sweep-clothing1m-smoke.json"
+    written = file.read_text()
+    refused = run_in_process("reproduce", *SMOKE, "--threads", "2")
+    assert refused.exit_code == 2, refused.output
+    assert re.search(r"has \d finished run\(s\) with other settings, such as clothing1m-", refused.stderr)
+    assert "--threads" in refused.stderr
+    assert file.read_text() == written
+
+
+@pytest.mark.slow
 def test_records_that_were_exported_count_where_their_runs_are_not_wanted(smoked, tmp_path):
     folder, _ = smoked
     command = [sys.executable, "-m", "deepbilevel", "runs", "export", tmp_path / "elsewhere", "--out", "runs/smoke"]
@@ -70,6 +98,7 @@ def test_records_that_were_exported_count_where_their_runs_are_not_wanted(smoked
     assert status["Bilevel", "noisy labels"] == ["done", "done"]
 
 
+@pytest.mark.slow
 def test_fewer_seeds_or_other_settings_take_nothing_out_of_a_record(tmp_path):
     figure = ["noise-curves-cifarnet", "--scale", "smoke", "--column", "CIFAR-10", "--row", "SGD", "--at", "0", "-q"]
     file = tmp_path / "runs/smoke/sweep-noise-curves-cifarnet-smoke.json"
@@ -95,13 +124,13 @@ def test_fewer_seeds_or_other_settings_take_nothing_out_of_a_record(tmp_path):
     assert seeds() == ([0, 1], [(0, "done"), (1, "done")])
 
 
-def test_all_runs_what_has_its_data_and_records_everything(tmp_path):
+def test_all_runs_what_has_its_data_and_records_everything(tmp_path, ask):
     from deepbilevel_paper import EXPERIMENTS
 
-    listed = run("all", "--scale", "smoke", "--dry-run", cwd=tmp_path).stdout.splitlines()
+    listed = ask("all", "--scale", "smoke", "--dry-run").stdout.splitlines()
     assert len(listed) > 200
     # No data at all: everything is left out with the way to get it, and recorded as missing.
-    result = run("all", "--scale", "compact", "--data-dir", "nowhere", cwd=tmp_path, code=1)
+    result = ask("all", "--scale", "compact", "--data-dir", "nowhere", code=1)
     for name in EXPERIMENTS:
         assert f"left out: {name} needs data that is not in nowhere" in result.stderr
         record = json.loads((tmp_path / f"runs/compact/sweep-{name}-compact.json").read_text())
@@ -109,6 +138,7 @@ def test_all_runs_what_has_its_data_and_records_everything(tmp_path):
     assert "deepbilevel data fetch cifar10" in result.stderr
 
 
+@pytest.mark.slow
 def test_all_goes_from_one_experiment_to_the_next(tmp_path, monkeypatch):
     """In this process, with two small experiments for all there are."""
     from typer.testing import CliRunner
@@ -127,15 +157,15 @@ def test_all_goes_from_one_experiment_to_the_next(tmp_path, monkeypatch):
         assert f"sweep-{name}-smoke.json" in result.output
 
 
-def test_the_list_names_every_experiment_and_what_is_missing_for_it(tmp_path):
+def test_the_list_names_every_experiment_and_what_is_missing_for_it(ask):
     from deepbilevel_paper import EXPERIMENTS
 
-    listed = run("list", "--no-probe", "--data-dir", "nowhere", cwd=tmp_path, COLUMNS="250").stdout
+    listed = ask("list", "--no-probe", "--data-dir", "nowhere").stdout
     for name, experiment in EXPERIMENTS.items():
         [line] = [line for line in listed.splitlines() if line.split()[:1] == [name]]
         assert experiment.where in line
     assert "cifar10, cifar100" in listed
-    lines = run("list", "--no-probe", "--data-dir", "nowhere", "--json", cwd=tmp_path).stdout.splitlines()
+    lines = ask("list", "--no-probe", "--data-dir", "nowhere", "--json").stdout.splitlines()
     read = {each["name"]: each for each in map(json.loads, lines)}
     assert list(read) == list(EXPERIMENTS)
     assert read["pixel-permutation"]["missing_data"] == ["cifar10"]
@@ -150,6 +180,7 @@ def test_whoever_stops_reading_the_list_is_told_of_no_error(tmp_path):
     assert process.returncode == 1
 
 
+@pytest.mark.slow  # the parts of it: tests/paper/test_estimate.py
 def test_the_list_measures_hours_once_and_anew_when_told(tmp_path):
     def hours(*arguments):
         listed = run("list", "--scale", "smoke", *arguments, cwd=tmp_path, COLUMNS="250", XDG_CACHE_HOME=str(tmp_path))
@@ -181,26 +212,26 @@ def test_the_list_measures_hours_once_and_anew_when_told(tmp_path):
         (["table1", "--data-dir", "nowhere"], "deepbilevel data fetch cifar10"),
     ],
 )
-def test_wrong_usage_is_told_and_leaves_nothing_behind(arguments, message, tmp_path):
-    result = run(*arguments, cwd=tmp_path, code=2)
+def test_wrong_usage_is_told_and_leaves_nothing_behind(arguments, message, ask, tmp_path):
+    result = ask(*arguments, code=2)
     assert message in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_lists_the_runs_and_trains_none(tmp_path):
-    lines = run("imagenet", "--dry-run", "--row", "sgd", cwd=tmp_path).stdout.splitlines()
+def test_a_dry_run_lists_the_runs_and_trains_none(ask, tmp_path):
+    lines = ask("imagenet", "--dry-run", "--row", "sgd").stdout.splitlines()
     assert len(lines) == 3  # clean, and the noisy one after the run whose predictions are its labels
     assert lines[0].split("-")[-1] == lines[1].split("-")[-1]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_part_of_a_figure_is_chosen_by_its_values_and_by_whole_names(tmp_path):
+def test_a_part_of_a_figure_is_chosen_by_its_values_and_by_whole_names(ask):
     chosen = ("noise-curves-cifarnet", "--column", "cifar-10", "--at", "0,0.5")  # and not cifar-100
-    lines = run(*chosen, "--dry-run", cwd=tmp_path).stdout.splitlines()
+    lines = ask(*chosen, "--dry-run").stdout.splitlines()
     assert [line.split(":")[0] for line in lines] == [
         f"{row}, {rate}, seed 0" for row in ("SGD", "Bilevel") for rate in ("0", "0.5")
     ]
     # What is left out needs no data.
-    missing = run(*chosen, "--data-dir", "nowhere", cwd=tmp_path, code=2).stderr
+    missing = ask(*chosen, "--data-dir", "nowhere", code=2).stderr
     assert "fetch cifar10 " in missing
     assert "cifar100" not in missing

@@ -124,20 +124,8 @@ def test_quiet_prints_the_result_alone_and_json_one_object_per_line(tmp_path):
 
 
 def test_several_seeds_run_as_processes_and_are_summed_up(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "deepbilevel",
-        "train",
-        *SHORT,
-        "--out",
-        str(tmp_path),
-        "--seeds",
-        "0,2",
-        "--jobs",
-        "2",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = invoke(*SHORT, "--out", tmp_path, "--seeds", "0,2", "--jobs", "2")
+    assert done.exit_code == 0, done.output
     seeds = {json.loads(path.read_text())["spec"]["seed"] for path in tmp_path.glob("*/record.json")}
     assert seeds == {0, 2}
     assert "test over 2 seed(s)" in done.stdout
@@ -147,6 +135,7 @@ def test_several_seeds_run_as_processes_and_are_summed_up(tmp_path):
     assert (tmp_path / one.parent.name / "model.safetensors").read_bytes() == one.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_failing_seed_ends_with_1_and_the_others_are_finished(tmp_path):
     probe = resolve(*SHORT, "--seed", 1)
     (tmp_path / f"{probe.name}-{probe.id}").write_text("a file where the folder of seed 1 should be")

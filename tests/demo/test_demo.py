@@ -74,6 +74,7 @@ def endless():
         process.communicate()
 
 
+@pytest.mark.slow
 def test_interrupting_ends_all_processes_with_130_and_writes_nothing(endless, tmp_path):
     process = endless(tmp_path)
     os.killpg(process.pid, signal.SIGINT)
@@ -84,6 +85,7 @@ def test_interrupting_ends_all_processes_with_130_and_writes_nothing(endless, tm
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_workers_end_when_the_parent_is_killed(endless, tmp_path):
     process = endless(tmp_path)
     process.kill()

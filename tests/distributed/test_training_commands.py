@@ -56,6 +56,7 @@ def unbroken(tmp_path_factory):
     return only_folder(out)
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_ends_in_a_message_that_says_what_to_do(tmp_path):
     ranks = Ranks(*LONG, "--timeout", 8, out=tmp_path)
     first, second = ranks.commands
@@ -127,6 +128,7 @@ def test_the_place_of_a_process_is_read_from_its_environment(monkeypatch):
     assert Launch.find() == Launch(rank=3, size=4, local_rank=1, local_size=2)
 
 
+@pytest.mark.slow
 def test_torchrun_starts_a_killed_job_again_and_it_ends_as_an_unbroken_one(tmp_path, unbroken):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
     # Only what is started for the first time is to begin anew.

@@ -32,9 +32,15 @@ def all_but_the_middle(cells):
         yield from along if len(along) == 1 else (along[0], along[-1])
 
 
+# The smallest on CIFAR and those on other data; the rest trains the same networks in more ways.
+QUICK = {"pixel-permutation", "imagenet", "clothing1m", "voc2007"}
+
+
 # The paper tries mini-batches of one image with Inception too, and says what comes of it.
 @pytest.mark.filterwarnings("ignore:group.batch_size is 1 and the network has BatchNorm")
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in EXPERIMENTS]
+)
 def test_every_row_and_column_comes_to_its_end(name, folders):
     out, data_dir = folders
     experiment = find_experiment(name)

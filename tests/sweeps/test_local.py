@@ -42,6 +42,7 @@ def test_a_process_that_is_asked_to_stop_saves_and_ends(tmp_path):
     assert place.find_finished(trial.spec) is None
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_its_input_ends_whoever_held_it(tmp_path):
     """The pipe alone does it: no signal is sent, and what the run prints is still read."""
     command = [sys.executable, "-m", "deepbilevel", "train", "--spec", "-", "--tied", "--json", "--out", tmp_path]
@@ -60,7 +61,7 @@ def test_a_run_ends_when_its_input_ends_whoever_held_it(tmp_path):
     assert "saved; the same command goes on" in errors
 
 
-@pytest.mark.parametrize("problem", ["diverges", "in the way"])
+@pytest.mark.parametrize("problem", [pytest.param("diverges", marks=pytest.mark.slow), "in the way"])
 def test_a_failure_has_its_reason(tmp_path, problem):
     spec = endless(**{"optimizer.lr": 1e30}) if problem == "diverges" else endless()
     if problem == "in the way":

@@ -13,7 +13,7 @@ import pytest
 
 from deepbilevel.training import RunFolder, find_runs
 from tests.cli.test_compare_command import read_comparison, start, statuses
-from tests.cli.trained import run_command
+from tests.cli.trained import run_command, run_in_process
 from tests.sweeps.ray_cluster import started_cluster
 from tests.training.commands import outcome
 
@@ -28,6 +28,11 @@ BASE = [
 ]
 SWEEP = [*BASE, "--epochs", "15", "--methods", f"sgd,uniform,{DIVERGING}"]
 ENDLESS = [*BASE, "--epochs", "100000", "--methods", "sgd,uniform,bilevel"]
+
+
+# A cluster takes ten seconds to start and its workers as long; what a run on a node does by itself is quickly tested
+# in test_remote_run.py.
+on_a_cluster = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +92,7 @@ def of(history, kind):
     return [event for event in history["events"] if event["event"] == kind]
 
 
+@on_a_cluster
 def test_runs_whose_worker_or_process_is_killed_are_tried_again_and_it_is_told(history):
     assert sorted(history["killed"]) == ["sgd", "uniform"], history["errors"]
     assert sorted((event["row"], event["number"]) for event in of(history, "retry")) == [("sgd", 1), ("uniform", 1)]
@@ -96,6 +102,7 @@ def test_runs_whose_worker_or_process_is_killed_are_tried_again_and_it_is_told(h
     assert "note: 2 of 3 runs lost their process and went on from a checkpoint: " in history["errors"]
 
 
+@on_a_cluster
 def test_they_go_on_from_their_checkpoint(history):
     for row in ("sgd", "uniform"):
         begun = [event["epoch"] for event in of(history, "started") if event["row"] == row]
@@ -105,6 +112,7 @@ def test_they_go_on_from_their_checkpoint(history):
         assert sorted(set(epochs)) == list(range(1, 16))
 
 
+@on_a_cluster
 def test_a_run_that_fails_by_itself_is_not_tried_again(history):
     assert history["code"] == 1
     [failure] = of(history, "failed")
@@ -112,6 +120,7 @@ def test_a_run_that_fails_by_itself_is_not_tried_again(history):
     assert "smaller optimizer.lr" in failure["error"]
 
 
+@on_a_cluster
 def test_results_are_those_of_this_machine_bit_for_bit(history, on_this_machine):
     assert statuses(read_comparison(history["out"])) == {"sgd": ["done"], "uniform": ["done"], DIVERGING: ["failed"]}
     ours, theirs = find_runs(history["out"]), find_runs(on_this_machine)
@@ -124,6 +133,7 @@ def test_results_are_those_of_this_machine_bit_for_bit(history, on_this_machine)
         assert outcome(mine)["steps"] == outcome(other)["steps"]
 
 
+@on_a_cluster
 def test_nothing_is_left_of_it(history):
     for _, handle in history["killed"].values():
         wait_for_end(handle)
@@ -131,6 +141,7 @@ def test_nothing_is_left_of_it(history):
     assert list(history["out"].glob(".seen-by*")) == []
 
 
+@on_a_cluster
 def test_a_killed_or_interrupted_command_leaves_no_run_behind(address, tmp_path):
     """Two nodes with one CPU each: the third run never has room, and is never called running."""
     with start(*ENDLESS, "--out", tmp_path, "--on", f"ray:{address}") as process:
@@ -158,6 +169,7 @@ def test_a_killed_or_interrupted_command_leaves_no_run_behind(address, tmp_path)
         assert run.in_use() is False
 
 
+@on_a_cluster
 def test_a_run_that_no_node_can_hold_is_not_waited_for_in_silence(address, tmp_path):
     with start(*ENDLESS, "--threads", "2", "--out", tmp_path, "--on", f"ray:{address}") as process:
         assert "no node of the cluster has the 2 CPUs and 0 GPUs of a run; use fewer --threads" in next(process.stderr)
@@ -168,6 +180,7 @@ def test_a_run_that_no_node_can_hold_is_not_waited_for_in_silence(address, tmp_p
     assert statuses(read_comparison(tmp_path)) == {"sgd": ["missing"], "uniform": ["missing"], "bilevel": ["missing"]}
 
 
+@on_a_cluster
 def test_without_an_address_a_cluster_is_started_and_ended_and_the_home_stays_as_it_was(tmp_path):
     """Of an experiment here: the other command that knows the place."""
     home = tmp_path / "home"
@@ -190,19 +203,15 @@ def test_without_an_address_a_cluster_is_started_and_ended_and_the_home_stays_as
 
 
 @pytest.mark.parametrize("command", [["compare", "--data", "digits"], ["reproduce", "table1", "--scale", "smoke"]])
-def test_without_ray_the_remedy_is_named(command, tmp_path):
-    code = f"""
-import sys
-sys.modules["ray"] = None
-sys.argv = ["deepbilevel", *{command}, "--on", "ray", "--out", {str(tmp_path)!r}]
-from deepbilevel.cli import main
-main()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 1
+def test_without_ray_the_remedy_is_named(command, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.chdir(tmp_path)
+    done = run_in_process(*command, "--on", "ray", "--out", tmp_path)
+    assert done.exit_code == 1
     assert done.stderr == "error: --on ray needs Ray; run: pip install 'deepbilevel[ray]'\n"
 
 
+@on_a_cluster
 def test_a_wrong_address_is_an_error_and_not_a_wait(tmp_path):
     done = run_command("compare", "--data", "digits", "--on", "ray:127.0.0.1:1", "--out", tmp_path / "runs")
     assert done.returncode == 1

@@ -90,6 +90,7 @@ def run(code, *arguments, before=()):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 def test_a_run_killed_at_any_moment_finds_its_last_checkpoint_whole(tmp_path):
     result = run(KILLS, tmp_path)
@@ -109,7 +110,7 @@ def own_disk(folder):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="limits are those of POSIX")
-@pytest.mark.parametrize("limit", ["disk", "size of a file"])
+@pytest.mark.parametrize("limit", [pytest.param("disk", marks=pytest.mark.slow), "size of a file"])
 def test_a_full_disk_costs_nothing_but_the_checkpoint_it_refused(tmp_path, limit):
     disk = own_disk(tmp_path) if limit == "disk" else []
     if disk is None:

@@ -81,6 +81,7 @@ def on_a_small_disk(tmp_path, kind):
     return codes, done.stderr.split("===")[:-1]
 
 
+@pytest.mark.slow  # one checkpoint on a full disk: test_checkpoints_under_fire.py
 @pytest.mark.skipif(os.name != "posix", reason="disks are those of POSIX")
 def test_a_full_disk_is_said_and_with_room_the_run_goes_on(tmp_path):
     kind = "disk" if can_mount() else "limit"  # of a file's size; not every machine lets us mount

@@ -22,8 +22,15 @@ def status(folder: Path) -> str:
     return json.loads((folder / "record.json").read_text())["status"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("moment", ["started", "epoch"])
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        (signal.SIGTERM, "started"),
+        (signal.SIGINT, "epoch"),
+        pytest.param(signal.SIGINT, "started", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "epoch", marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, number, moment):
     process = Command(*COMMAND, out=tmp_path / "stopped")
     process.wait_for(moment)
@@ -55,6 +62,7 @@ def test_a_second_ctrl_c_does_not_wait_and_costs_only_what_was_not_saved(tmp_pat
     assert same(outcome(folder), outcome(run_to_the_end(*COMMAND, out=tmp_path / "unbroken")))
 
 
+@pytest.mark.slow
 def test_a_run_with_workers_stops_for_a_signal_to_all_its_processes(tmp_path):
     for number in range(40):
         write_jpeg(tmp_path / "images" / "ab"[number % 2] / f"{number}.jpg")
@@ -82,6 +90,7 @@ def start(*arguments: object) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_all_stop_and_all_go_on(tmp_path):
     command = [*DIGITS, "--epochs", 2, "--seeds", "0-2", "--jobs", 2, "--out", tmp_path / "many"]
     with start(*command) as process:

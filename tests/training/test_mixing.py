@@ -48,7 +48,7 @@ def test_evaluation_sees_images_as_they_are():
 
 
 @pytest.mark.parametrize("method", UPDATES)
-@pytest.mark.parametrize("stop", [1, 3])
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_run_that_is_stopped_in_mid_epoch_ends_with_the_same_bits(method, stop):
     spec = digits(method=method, mixing="mixup", epochs=2, data__limit=400, group__batch_size=8)
     unbroken = started(spec)

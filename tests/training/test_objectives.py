@@ -38,7 +38,8 @@ def to_the_end(loop):
 
 @hasty
 @pytest.mark.parametrize(("loss", "method"), RUNS)
-@pytest.mark.parametrize("epoch", [0, 2])  # of four: before what a loss may estimate in the middle, and after
+# Of four: before what a loss may estimate in the middle, and after.
+@pytest.mark.parametrize("epoch", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_run_that_is_stopped_in_mid_epoch_ends_with_the_same_bits(loss, method, epoch, tmp_path):
     spec = digits(method=method, loss=loss, epochs=4, data__limit=400, group__batch_size=16, noise="uniform:0.4")
     unbroken = to_the_end(started(spec))

@@ -39,6 +39,7 @@ def unbroken(tmp_path_factory):
     return outcome_of
 
 
+@pytest.mark.slow  # so are the other loops of kills; one of them, and one kill of the command itself, are not
 @pytest.mark.parametrize("settings", RUNS.values(), ids=RUNS)
 def test_kills_at_random_moments_change_nothing(tmp_path, unbroken, settings):
     command, moments = (*DIGITS, "--epochs", 3, *settings), random.Random(f"moments {settings}")
@@ -66,6 +67,7 @@ def test_kills_before_every_kind_of_file_operation_change_nothing(tmp_path, unbr
     assert list(tmp_path.rglob("*.tmp")) == [], "half-written files were left behind"
 
 
+@pytest.mark.slow
 def test_kills_at_every_moment_of_finishing_change_nothing(tmp_path, unbroken):
     command = (*DIGITS, "--epochs", 1)
     process = Command(*command, *SAVING_ALWAYS, out=tmp_path / "out")
@@ -117,6 +119,7 @@ def images(tmp_path):
     return tmp_path / "images"
 
 
+@pytest.mark.slow
 def test_image_files_are_seen_alike_by_any_number_of_workers_and_after_kills(tmp_path, images):
     settings = ("--noise", "uniform:0.2", "--epochs", 2, "--threads", 1, "--limit", 40, "--json")
     group = ("--set", "group.num_batches=2", "--set", "group.batch_size=8", "--set", "data.view=random-area")

@@ -158,7 +158,7 @@ def _run(
             listener = watching.Lines()
         try:
             mendable = (DivergedError, FolderInUseError, LostProcessError)
-            with errors_as_messages(FAILED, *mendable), launch.joined(spec.device, timeout):
+            with errors_as_messages(FAILED, *mendable), launch.joined(spec.device, timeout, (Interrupted,)):
                 record = train(spec, listener=listener, **options)
         except FailedElsewhereError:
             raise typer.Exit(FAILED) from None

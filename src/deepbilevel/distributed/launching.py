@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,17 +47,22 @@ class Launch:
         return self.rank == 0
 
     @contextmanager
-    def joined(self, device: str, timeout: float) -> Generator[None]:
+    def joined(self, device: str, timeout: float, together: tuple[type[BaseException], ...] = ()) -> Generator[None]:
         """Let the processes know each other while this is entered.
 
         Args:
             device: where they train, ``cpu`` or ``cuda``.
             timeout: seconds that one may wait for another.
+            together: exceptions with which all processes leave, as they do at a good end.
         """
         if self.size == 1:
             yield
             return
-        from torch.distributed.rendezvous import rendezvous  # a torch built without distribution has none
+        # A torch built without distribution has none of these. The first one's functions have the process group there
+        # is when it is loaded as a default: loaded later, by torch itself, it would keep the group's threads alive
+        # after destroy_process_group, and a process that ends beside them may abort.
+        import_module("torch.distributed.nn")
+        from torch.distributed.rendezvous import rendezvous
 
         if device == "cuda":
             if self.local_rank >= torch.cuda.device_count():
@@ -74,8 +80,12 @@ class Launch:
             )
         except RuntimeError as error:
             raise LostProcessError(explain(error)) from error
-        yield
-        # Only after a good end: beside processes that are lost it might wait for them, and the process ends anyway.
+        try:
+            yield
+        except together:
+            dist.destroy_process_group()
+            raise
+        # Not after other exceptions: beside processes that are lost it might wait for them, and this one ends anyway.
         dist.destroy_process_group()
 
 
