@@ -15,8 +15,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from deepbilevel.data.augment import RECIPES, Recipe
-from deepbilevel.networks import cifarnet
+from deepbilevel_lab.data.augment import RECIPES, Recipe
+from deepbilevel_lab.networks import cifarnet
 
 BATCH_SIZES = (16, 128)
 REPEATS = 5  # calls of a recipe per measurement: a single one is too short to be timed well

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deepbilevel.specs import with_value
-from deepbilevel.training import default_spec, train
+from deepbilevel_lab.specs import with_value
+from deepbilevel_lab.training import default_spec, train
 
 SEEDS = (0, 1, 2)
 METHODS = {

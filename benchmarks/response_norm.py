@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.networks import cifarnet
+from deepbilevel_lab.networks import cifarnet
 
 ROUNDS = 21
 IMAGES_PER_ROUND = 128

@@ -15,6 +15,7 @@ from functools import partial
 from math import ceil, log2
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Literal
 
 import torch
 from torch import distributed as dist
@@ -22,8 +23,9 @@ from torch import multiprocessing, nn
 from torch.nn import functional as F
 
 from deepbilevel import Bilevel, CrossValidated
-from deepbilevel.bench.work import Setting, Work, optimizer_of, pooled
-from deepbilevel.training.memory import keep_freed_memory
+from deepbilevel.distributed import share
+from deepbilevel_lab.bench.work import Setting, Work, optimizer_of, pooled
+from deepbilevel_lab.training.memory import keep_freed_memory
 
 K, BATCH_SIZE = 8, 16
 STEPS = 4  # of a turn
@@ -88,21 +90,21 @@ def make_turns(setting: Setting, rank: int, size: int) -> dict[str, tuple[range,
     own = work.batches[rank::size]
     both, first = range(size), range(1)
     return {
-        ALONE: (first, ours(work, work.batches, Bilevel, process_group=False)),
-        SHARED: (both, ours(work, own, Bilevel)),
-        GROUP_EACH: (both, ours(work, work.batches, Bilevel, spread="groups")),
-        "cross-validated, one process": (first, ours(work, work.batches, CrossValidated, process_group=False)),
-        "cross-validated, two processes share a group": (both, ours(work, own, CrossValidated)),
+        ALONE: (first, ours(work, work.batches, Bilevel, "nothing")),
+        SHARED: (both, ours(work, own, Bilevel, "batches")),
+        GROUP_EACH: (both, ours(work, work.batches, Bilevel, "groups")),
+        "cross-validated, one process": (first, ours(work, work.batches, CrossValidated, "nothing")),
+        "cross-validated, two processes share a group": (both, ours(work, own, CrossValidated, "batches")),
         "SGD in one batch, one process": (first, plain(work, work.batches, wrapped=False)),
         "SGD in one batch, DDP over two processes": (both, plain(work, own, wrapped=True)),
     }
 
 
-def ours(work: Work, batches: list, rule: type, **settings) -> Step:
+def ours(work: Work, batches: list, make: type, spread: Literal["batches", "groups", "nothing"]) -> Step:
     """Return a step of one of our rules."""
     network = work.network()
     optimizer = optimizer_of(network)
-    group = rule(network, num_batches=K, **settings)
+    group = share(make(network, num_batches=K), spread)
 
     def step() -> None:
         for images, labels in batches:

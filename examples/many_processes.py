@@ -1,4 +1,4 @@
-"""The plain loop on several processes, unchanged: torchrun --nproc-per-node 2 examples/many_processes.py
+"""The plain loop on several processes: torchrun --nproc-per-node 2 examples/many_processes.py
 
 Each process computes its share of every group, and all take the same step. Without torchrun it runs in one.
 """
@@ -10,6 +10,7 @@ from torch import distributed, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from deepbilevel import Bilevel, MatchedGroups
+from deepbilevel.distributed import share
 
 
 def main(epochs: int = 10) -> tuple[float, torch.Tensor]:
@@ -26,8 +27,9 @@ def main(epochs: int = 10) -> tuple[float, torch.Tensor]:
     # that destroy_process_group then cannot end; a process that leaves beside them may abort.
     if "WORLD_SIZE" in os.environ:  # set by torchrun
         distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    groups = MatchedGroups(labels, num_batches=8, batch_size=16, seed=0)  # yields this process's share
-    bilevel = Bilevel(model, num_batches=8)  # expects this process's share of 8
+    # Both know this process's share of the 8 mini-batches: the one yields it, the other expects it.
+    groups = share(MatchedGroups(labels, num_batches=8, batch_size=16, seed=0), "batches")
+    bilevel = share(Bilevel(model, num_batches=8), "batches")
     for _ in range(epochs):
         for x, y in DataLoader(TensorDataset(train_x, labels), batch_sampler=groups):
             bilevel.backward(nn.functional.cross_entropy(model(x), y))

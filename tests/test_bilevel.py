@@ -1,5 +1,7 @@
 """The streaming step against the textbook, on vectors of every kind and on networks people train."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
@@ -8,51 +10,57 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from deepbilevel import Bilevel
+from deepbilevel import Bilevel, GroupStep
+from deepbilevel.contract import Rule
+from deepbilevel.rules.bilevel import BilevelRule
+from deepbilevel.rules.exact import ExactBilevel
+from deepbilevel.rules.k_fold import KFoldBilevel
+from deepbilevel.rules.momentum import MomentumBilevel
 from tests import reference
 from tests.models import NETWORKS, Vectors, build, flat_grad, gradient_matrix, images
 from tests.test_rule import gradient_matrices
 
-SETTINGS = [
-    {},
-    {"mu": 0.3, "lam": 2.0},
-    {"normalize": False},
-    {"solver": "exact"},
-    {"solver": "exact", "normalize": False, "mu": 1.0},
-    {"weighting": "absolute"},
-    {"weighting": "clipped", "normalize": False},
-    {"weighting": "absolute", "solver": "exact"},
-    {"weighting": "clipped", "solver": "exact"},
-    {"weighting": "cosine"},
-    {"weighting": "cosine", "normalize": False},
-    {"validation": "k-fold"},
-    {"validation": "k-fold", "mu": 0.3, "lam": 2.0, "normalize": False},
-    {"validation": "k-fold", "weighting": "cosine"},
-    {"validation": "k-fold", "weighting": "clipped"},
-    {"validation": "momentum"},  # of one group: the first
+RULES = [
+    BilevelRule(),
+    BilevelRule(mu=0.3, lam=2.0),
+    BilevelRule(normalize=False),
+    BilevelRule(weighting="absolute"),
+    BilevelRule(weighting="clipped", normalize=False),
+    BilevelRule(weighting="cosine"),
+    BilevelRule(weighting="cosine", normalize=False),
+    ExactBilevel(),
+    ExactBilevel(normalize=False, mu=1.0),
+    KFoldBilevel(),
+    KFoldBilevel(mu=0.3, lam=2.0, normalize=False),
+    KFoldBilevel(weighting="cosine"),
+    MomentumBilevel(),  # of one group: the first
+    MomentumBilevel(mu=0.3, lam=2.0, normalize=False),
+    MomentumBilevel(weighting="clipped"),
 ]
 
 
-def expected(matrix: np.ndarray, solver="diagonal", validation="first", **settings) -> reference.Solution:
-    if validation == "k-fold":
-        return reference.solve_k_fold(matrix, **{"mu": 0.01, "lam": 1.0, **settings})
-    return reference.solve(matrix, **{"mu": 0.01, "lam": 1.0, **settings}, exact=solver == "exact")
+def expected(matrix: np.ndarray, rule: Rule = RULES[0]) -> reference.Solution:
+    names = ("mu", "lam", "normalize", "weighting")
+    settings = {name: value for name, value in asdict(rule).items() if name in names}
+    if isinstance(rule, KFoldBilevel):
+        return reference.solve_k_fold(matrix, **settings)
+    return reference.solve(matrix, **settings, exact=isinstance(rule, ExactBilevel))
 
 
-def run_group(model: nn.Module, bilevel: Bilevel, batches, seed: int = 0):
+def run_group(model: nn.Module, bilevel: GroupStep, batches, seed: int = 0):
     torch.manual_seed(seed)
     for x, y in batches:
         bilevel.backward(F.cross_entropy(model(x), y))
     return bilevel.fill()
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+@pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("num_batches", [2, 3, 8])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_streaming_equals_the_reference_on_networks(network, num_batches, setting):
+def test_streaming_equals_the_reference_on_networks(network, num_batches, rule):
     model, batches = build(network), images(num_batches)
-    theirs = expected(gradient_matrix(model, batches).numpy(), **setting)
-    report = run_group(model, Bilevel(model, num_batches=num_batches, **setting), batches)
+    theirs = expected(gradient_matrix(model, batches).numpy(), rule)
+    report = run_group(model, GroupStep(model, rule, num_batches=num_batches), batches)
     np.testing.assert_allclose(flat_grad(model), theirs.gradient, rtol=1e-9, atol=1e-14)
     np.testing.assert_allclose(report.weights, theirs.weights, rtol=1e-9)
     np.testing.assert_allclose(report.raw_weights, theirs.raw_weights, rtol=1e-9)
@@ -60,9 +68,9 @@ def test_streaming_equals_the_reference_on_networks(network, num_batches, settin
     assert report.skipped == ()
 
 
-@pytest.mark.parametrize("solver", ["diagonal", "exact"])
+@pytest.mark.parametrize("rule", [BilevelRule(per_layer=True), ExactBilevel(per_layer=True)], ids=str)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_per_layer_weights_equal_the_reference_for_each_module(network, solver):
+def test_per_layer_weights_equal_the_reference_for_each_module(network, rule):
     model, batches = build(network), images(4)
     layers, start = [], 0
     seen: set[int] = set()
@@ -76,9 +84,9 @@ def test_per_layer_weights_equal_the_reference_for_each_module(network, solver):
             layers.append(slice(start, start + size))
             start += size
     theirs = reference.solve_per_layer(
-        gradient_matrix(model, batches).numpy(), layers, mu=0.01, lam=1.0, exact=solver == "exact"
+        gradient_matrix(model, batches).numpy(), layers, mu=0.01, lam=1.0, exact=isinstance(rule, ExactBilevel)
     )
-    report = run_group(model, Bilevel(model, num_batches=4, per_layer=True, solver=solver), batches)
+    report = run_group(model, GroupStep(model, rule, num_batches=4), batches)
     np.testing.assert_allclose(flat_grad(model), theirs.gradient, rtol=1e-8, atol=1e-14)
     np.testing.assert_allclose(report.weights, theirs.weights, rtol=1e-8)
     np.testing.assert_allclose(report.weights.abs().sum(0), np.ones(len(layers)))

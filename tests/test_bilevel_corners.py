@@ -1,15 +1,15 @@
 """Corners of the step that a wrong implementation could pass by: each of these tests caught a planted mistake."""
 
 import math
+from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from deepbilevel import Bilevel
-from tests import reference
-from tests.contracts.loop import BILEVEL, K, collect, every_bilevel, every_step, filled
+from deepbilevel.rules.exact import ExactBilevel
+from tests.contracts.loop import BILEVEL, K, by, collect, every_bilevel, every_step, filled
 from tests.models import Vectors, build, flat_grad, images
 from tests.test_loop_contract import Branching
 from tests.test_memory import LiveBytes
@@ -144,17 +144,6 @@ def test_a_parameter_named_twice_counts_once():
     torch.testing.assert_close(*grads)
 
 
-def test_the_exact_solver_heeds_lam():
-    matrix = np.random.RandomState(0).randn(5, 7)
-    vectors = Vectors(torch.from_numpy(matrix))
-    bilevel = Bilevel([vectors.parameter], num_batches=5, solver="exact", lam=3.0, mu=0.3)
-    for loss in vectors.losses():
-        bilevel.backward(loss)
-    report = bilevel.fill()
-    theirs = reference.solve(matrix, lam=3.0, mu=0.3, exact=True)
-    np.testing.assert_allclose(report.weights, theirs.weights, rtol=1e-9)
-
-
 @pytest.mark.parametrize("normalize", [True, False])
 def test_weights_beyond_the_range_of_float_zero_the_step(normalize):
     vectors = Vectors(torch.tensor([[1e25, 0.0], [1e-20, 0.0], [1.0, 0.0]]))
@@ -166,31 +155,34 @@ def test_weights_beyond_the_range_of_float_zero_the_step(normalize):
     assert report.weights.tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("solver", ["diagonal", "exact"])
-def test_a_skipped_mini_batch_has_no_agreement(solver):
+@pytest.mark.parametrize("make", [Bilevel, by(ExactBilevel())], ids=["diagonal", "exact"])
+def test_a_skipped_mini_batch_has_no_agreement(make):
     vectors = Vectors(torch.tensor([[1.0, 2.0], [0.5, 1.0], [1.0, math.inf]]))
-    bilevel = Bilevel([vectors.parameter], num_batches=3, solver=solver)
+    bilevel = make([vectors.parameter], num_batches=3)
     for loss in vectors.losses():
         bilevel.backward(loss)
     assert bilevel.fill().agreement.tolist() == pytest.approx([1.0, 0.0])
 
 
 @every_bilevel
-def test_a_loaded_state_decides_what_the_step_does(make):
-    batches = images(K)
+def test_no_rule_takes_the_state_of_another(make):
+    model = build("CifarNet-like")
+    step = make(model, num_batches=K)
     for other in BILEVEL.values():
-        model = build("CifarNet-like")
-        step = make(model, num_batches=K)
-        step.load_state_dict(other(model, num_batches=K).state_dict())
-        collect(model, step, batches)
-        step.fill()
-        assert torch.equal(flat_grad(model), filled(build("CifarNet-like"), other, batches))
+        state = other(model, num_batches=K).state_dict()
+        if other is make:
+            step.load_state_dict(state)
+        else:
+            with pytest.raises(ValueError, match=r"state was saved with rule\.\w+=.*, this step has rule\.\w+="):
+                step.load_state_dict(state)
 
 
-@pytest.mark.parametrize("solver", ["diagonal", "exact"])
-def test_one_bad_layer_of_the_validation_gradient_zeroes_the_whole_step(solver):
+@pytest.mark.parametrize(
+    "make", [partial(Bilevel, per_layer=True), by(ExactBilevel(per_layer=True))], ids=["diagonal", "exact"]
+)
+def test_one_bad_layer_of_the_validation_gradient_zeroes_the_whole_step(make):
     model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
-    bilevel = Bilevel(model, num_batches=3, per_layer=True, solver=solver)
+    bilevel = make(model, num_batches=3)
     for factor in (math.inf, 1.0, 1.0):
         bilevel.backward(model[0].weight.sum() + factor * model[1].weight.sum())
     report = bilevel.fill()

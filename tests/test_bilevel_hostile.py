@@ -1,21 +1,31 @@
 """Gradients that are not finite, wrong calls and bad arguments: nothing is lost, nothing is half done."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from deepbilevel import Bilevel
+from deepbilevel import Bilevel, GroupStep
+from deepbilevel.rules.bilevel import BilevelRule
+from deepbilevel.rules.exact import ExactBilevel
+from deepbilevel.rules.momentum import MomentumBilevel
 from tests.models import Vectors
 
 BAD = [math.nan, math.inf, -math.inf]
-VARIANTS = [{}, {"solver": "exact"}, {"normalize": False}, {"weighting": "cosine"}, {"validation": "momentum"}]
+VARIANTS = [
+    BilevelRule(),
+    ExactBilevel(),
+    BilevelRule(normalize=False),
+    BilevelRule(weighting="cosine"),
+    MomentumBilevel(),
+]
 
 
-def fill(gradients: torch.Tensor, **settings):
+def fill(gradients: torch.Tensor, rule=BilevelRule(), **settings):  # noqa: B008 - it is frozen
     vectors = Vectors(gradients)
-    bilevel = Bilevel([vectors.parameter], num_batches=len(gradients), **settings)
+    bilevel = GroupStep([vectors.parameter], replace(rule, **settings), num_batches=len(gradients))
     for loss in vectors.losses():
         bilevel.backward(loss)
     return bilevel.fill(), vectors.parameter.grad
@@ -25,8 +35,8 @@ def fill(gradients: torch.Tensor, **settings):
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_a_training_mini_batch_that_is_not_finite_is_left_out_and_the_rest_go_on(variant, bad):
     good = torch.tensor([[1.0, 2.0], [0.5, 1.0], [1.0, -0.2]])
-    report, gradient = fill(torch.cat([good[:2], torch.tensor([[1.0, bad]]), good[2:]]), **variant)
-    without, expected = fill(good, **variant)
+    report, gradient = fill(torch.cat([good[:2], torch.tensor([[1.0, bad]]), good[2:]]), variant)
+    without, expected = fill(good, variant)
     assert report.skipped == (2,)
     assert report.applied
     assert report.weights[1] == 0
@@ -37,7 +47,7 @@ def test_a_training_mini_batch_that_is_not_finite_is_left_out_and_the_rest_go_on
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_a_bad_validation_gradient_zeroes_the_step(variant, bad):
-    report, gradient = fill(torch.tensor([[1.0, bad], [1.0, 1.0], [2.0, 1.0]]), **variant)
+    report, gradient = fill(torch.tensor([[1.0, bad], [1.0, 1.0], [2.0, 1.0]]), variant)
     assert report.skipped == (0,)
     assert not report.applied
     assert gradient.tolist() == [0.0, 0.0]
@@ -46,7 +56,7 @@ def test_a_bad_validation_gradient_zeroes_the_step(variant, bad):
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_no_finite_training_gradient_zeroes_the_step(variant):
-    report, gradient = fill(torch.tensor([[1.0, 1.0], [1.0, math.nan], [math.inf, 1.0]]), **variant)
+    report, gradient = fill(torch.tensor([[1.0, 1.0], [1.0, math.nan], [math.inf, 1.0]]), variant)
     assert report.skipped == (1, 2)
     assert not report.applied
     assert gradient.tolist() == [0.0, 0.0]
@@ -55,7 +65,7 @@ def test_no_finite_training_gradient_zeroes_the_step(variant):
 @pytest.mark.parametrize("mu", [0.0, 0.01])
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_a_group_of_zero_gradients_gives_zero(variant, mu):
-    report, gradient = fill(torch.zeros(3, 2), mu=mu, **variant)
+    report, gradient = fill(torch.zeros(3, 2), variant, mu=mu)
     assert gradient.tolist() == [0.0, 0.0]
     assert report.agreement.tolist() == [0.0, 0.0]
     assert not report.applied
@@ -64,7 +74,7 @@ def test_a_group_of_zero_gradients_gives_zero(variant, mu):
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_training_gradients_orthogonal_to_validation_give_zero(variant):
-    report, gradient = fill(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -2.0]]), **variant)
+    report, gradient = fill(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -2.0]]), variant)
     assert gradient.tolist() == [0.0, 0.0]
     assert not report.applied
 
@@ -72,7 +82,7 @@ def test_training_gradients_orthogonal_to_validation_give_zero(variant):
 @pytest.mark.parametrize("scale", [1e-15, 1e15])
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_extreme_scales_stay_finite(variant, scale):
-    report, gradient = fill(scale * torch.tensor([[1.0, 2.0], [0.5, 1.0], [1.0, -0.2]]), **variant)
+    report, gradient = fill(scale * torch.tensor([[1.0, 2.0], [0.5, 1.0], [1.0, -0.2]]), variant)
     assert torch.isfinite(gradient).all()
     assert torch.isfinite(report.weights).all()
 
@@ -175,12 +185,14 @@ def test_parameters_on_several_devices_are_refused():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"num_batches": 1}, ValueError, "num_batches must be at least 2 .* got 1"),
+        ({"num_batches": 1}, ValueError, "num_batches must be at least 2, got 1; rule bilevel compares"),
         ({"num_batches": 2.0}, TypeError, "num_batches must be a whole number, got 2.0"),
         ({"num_batches": True}, TypeError, "num_batches must be a whole number"),
         ({"num_batches": 2, "mu": -1.0}, ValueError, "mu must be finite and not negative, got -1.0"),
         ({"num_batches": 2, "lam": 0.0}, ValueError, "lam must be positive and finite, got 0.0"),
-        ({"num_batches": 2, "solver": "newton"}, ValueError, "solver must be 'diagonal' or 'exact', got 'newton'"),
+        ({"num_batches": 2, "mu": "0.01"}, TypeError, "mu must be a number, got '0.01'"),
+        ({"num_batches": 2, "normalize": 1}, TypeError, "normalize must be True or False, got 1"),
+        ({"num_batches": 2, "per_layer": None}, TypeError, "per_layer must be True or False, got None"),
     ],
 )
 def test_bad_arguments_are_named(arguments, error, message):
@@ -245,4 +257,5 @@ def test_a_scaler_that_is_none_is_refused():
 
 def test_it_shows_its_settings():
     shown = repr(Bilevel([nn.Parameter(torch.ones(1))], num_batches=3, mu=0.5))
-    assert shown.startswith("Bilevel(num_batches=3, mu=0.5, lam=1.0")
+    assert shown.startswith("Bilevel(BilevelRule(mu=0.5, lam=1.0, ")
+    assert shown.endswith("), num_batches=3)")

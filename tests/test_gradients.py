@@ -1,13 +1,13 @@
 """The weighted sum: on a CPU, where a weight is read at once, and on a device, where nobody waits for it."""
 
-from functools import partial
-
 import pytest
 import torch
 
-from deepbilevel import Bilevel, gradients
+from deepbilevel import gradients
 from deepbilevel.gradients import Blocks, WeightedGradientSum
-from tests.contracts.loop import K, filled
+from deepbilevel.rules.bilevel import BilevelRule
+from deepbilevel.rules.exact import ExactBilevel
+from tests.contracts.loop import K, by, filled
 from tests.models import build, images
 
 NAN, INF = float("nan"), float("inf")
@@ -73,10 +73,12 @@ def test_squared_norms_are_added_up_per_block_in_float32_at_least(dtype, at_hand
     assert norms.dtype == torch.promote_types(dtype, torch.float32)
 
 
-@pytest.mark.parametrize("settings", [{}, {"per_layer": True}, {"solver": "exact"}, {"normalize": False}], ids=str)
-def test_a_step_is_the_same_on_a_device_and_on_a_cpu(settings, monkeypatch):
+@pytest.mark.parametrize(
+    "rule", [BilevelRule(), BilevelRule(per_layer=True), ExactBilevel(), BilevelRule(normalize=False)], ids=str
+)
+def test_a_step_is_the_same_on_a_device_and_on_a_cpu(rule, monkeypatch):
     results = []
     for at_hand in (True, False):
         monkeypatch.setattr(gradients, "_is_at_hand", lambda numbers, at_hand=at_hand: at_hand)
-        results.append(filled(build("CifarNet-like"), partial(Bilevel, **settings), images(K)))
+        results.append(filled(build("CifarNet-like"), by(rule), images(K)))
     torch.testing.assert_close(*results, rtol=1e-12, atol=1e-15)

@@ -1,14 +1,20 @@
 """Everything a training loop may do around the step, for every rule of the catalog."""
 
 import json
+import re
+from dataclasses import FrozenInstanceError, fields
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from deepbilevel import GroupStep
+from deepbilevel.rules.bilevel import BilevelRule
+from deepbilevel.rules.catalog import RULES
 from tests.contracts.loop import STEPS, K, collect, every_forgetting_step, every_step, filled
 from tests.models import build, flat_grad, images
+from tests.training.test_packing import same
 
 
 @every_step
@@ -52,6 +58,26 @@ def test_a_reset_forgets_a_half_collected_group(make):
     step = make(model, num_batches=K)
     collect(model, step, images(2, seed=9))
     step.reset()
+    collect(model, step, batches)
+    step.fill()
+    assert torch.equal(flat_grad(model), filled(build("CifarNet-like"), make, batches))
+
+
+@every_step
+def test_an_error_in_fill_drops_the_group(make, monkeypatch):
+    model, batches = build("CifarNet-like"), images(K)
+    step = make(model, num_batches=K)
+    collect(model, step, batches)
+
+    def out_of_memory(*arguments):
+        raise MemoryError("no room for gradients")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deepbilevel.step.put_gradients", out_of_memory)
+        with pytest.raises(MemoryError):
+            step.fill()
+    assert step.num_collected == 0  # sums are used up: filling again would leave nonsense
+    step = make(model, num_batches=K) if "momentum" in repr(step).lower() else step
     collect(model, step, batches)
     step.fill()
     assert torch.equal(flat_grad(model), filled(build("CifarNet-like"), make, batches))
@@ -164,27 +190,98 @@ def test_compiled_models_give_the_same_gradient(make, backend):
 
 
 @every_step
-def test_state_survives_json_and_restores_settings(make):
-    model = build("CifarNet-like")
+def test_state_survives_json_and_is_accepted_by_a_step_with_the_same_settings(make):
+    model, batches = build("CifarNet-like"), images(K)
     state = json.loads(json.dumps(make(model, num_batches=K).state_dict()))
-    restored = make(model, num_batches=K + 1)
-    restored.load_state_dict(state)
-    assert restored.num_batches == K
-    assert restored.state_dict() == state
+    resumed = make(model, num_batches=K)
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state
+    collect(model, resumed, batches)
+    resumed.fill()
+    assert torch.equal(flat_grad(model), filled(build("CifarNet-like"), make, batches))
 
 
 @every_step
-def test_state_is_refused_in_mid_group_and_when_it_is_not_ours(make):
-    model = build("CifarNet-like")
-    step = make(model, num_batches=K)
+def test_a_state_of_other_settings_is_refused_by_name_with_both_values_and_changes_nothing(make):
+    model, step = after_one_group(make)
     state = step.state_dict()
-    with pytest.raises(ValueError, match="state has the keys"):
-        step.load_state_dict({"mu": 1.0})
-    other = {name: 3 for name in ("mu", "leave_out") if name in state}
-    with pytest.raises(ValueError, match="num_batches must be at least"):
-        step.load_state_dict(state | other | {"num_batches": 0})
-    assert step.state_dict() == state
+    others = {"num_batches": state | {"num_batches": K + 1}}
+    others |= {f"rule.{name}": state | {"rule": state["rule"] | {name: "other"}} for name in state["rule"]}
+    for name, other in others.items():
+        theirs, ours = (each["rule"].get(name.removeprefix("rule."), each["num_batches"]) for each in (other, state))
+        message = f"state was saved with {name}={theirs!r}, this step has {name}={ours!r}; build the step with the same"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            step.load_state_dict(other)
+        assert same(step.state_dict(), state)
+    continues_as_if_nothing_had_happened(make, model, step)
+
+
+@every_step
+def test_a_state_with_unknown_or_missing_keys_is_refused_and_changes_nothing(make):
+    model, step = after_one_group(make)
+    state = step.state_dict()
+    for other in ({}, {"mu": 1.0}, state | {"mu": 1.0}, {name: state[name] for name in ("rule", "num_batches")}):
+        with pytest.raises(ValueError, match=r"state has the keys \[.*\], expected \['memory', 'num_batches', 'rule"):
+            step.load_state_dict(other)
+        assert same(step.state_dict(), state)
+    for rule in (state["rule"] | {"unheard": 1}, {}):
+        with pytest.raises(ValueError, match=r"state has the settings \[.*'num_batches'.*\], expected \[.*'rule.kind'"):
+            step.load_state_dict(state | {"rule": rule})
+        assert same(step.state_dict(), state)
+    with pytest.raises(ValueError, match="unheard"):
+        step.load_state_dict(state | {"memory": {"unheard": 1}})
+    assert same(step.state_dict(), state)
+    continues_as_if_nothing_had_happened(make, model, step)
+
+
+@every_step
+def test_state_is_neither_given_nor_taken_in_mid_group(make):
+    model, step = after_one_group(make)
+    state = step.state_dict()
     collect(model, step, images(1))
     for call in (step.state_dict, lambda: step.load_state_dict(state)):
-        with pytest.raises(RuntimeError, match=r"1 of 4 mini-batches are collected; call it right after fill\(\)"):
+        with pytest.raises(RuntimeError, match=r"1 of 4 mini-batches are collected; call it between two groups"):
             call()
+    assert step.num_collected == 1
+    step.reset()
+    assert same(step.state_dict(), state)
+
+
+def after_one_group(make):
+    model = build("CifarNet-like")
+    step = make(model, num_batches=K)
+    collect(model, step, images(K, seed=1))
+    step.fill()
+    return model, step
+
+
+def continues_as_if_nothing_had_happened(make, model, step):
+    untouched, other = after_one_group(make)
+    for each, its_model in ((step, model), (other, untouched)):
+        collect(its_model, each, images(K, seed=2))
+        each.fill()
+    assert torch.equal(flat_grad(model), flat_grad(untouched))
+
+
+@every_step
+def test_settings_are_for_reading(make):
+    step = make(build("CifarNet-like"), num_batches=K)
+    assert step.num_batches == K
+    for name, value in (("num_batches", 5), ("rule", step.rule)):
+        with pytest.raises(AttributeError):
+            setattr(step, name, value)
+    for each in fields(step.rule):
+        with pytest.raises(FrozenInstanceError):
+            setattr(step.rule, each.name, getattr(step.rule, each.name))
+
+
+def test_the_battery_has_every_rule_of_the_catalog():
+    model = build("CifarNet-like")
+    battery = {make(model, num_batches=K).rule.kind for make in STEPS.values()}
+    assert battery == set(RULES) - {"sgd"}  # which is "average", with the whole group as one batch
+
+
+@pytest.mark.parametrize("rule", [BilevelRule, "bilevel", None])
+def test_what_is_no_rule_is_refused(rule):
+    with pytest.raises(TypeError, match=r"rule must be a rule, got .*; make one from its class, as in BilevelRule\("):
+        GroupStep(nn.Linear(1, 1), rule, num_batches=2)

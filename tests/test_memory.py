@@ -6,7 +6,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from deepbilevel import Bilevel, CrossValidated
-from deepbilevel.bench.counting import LiveBytes
+from deepbilevel.rules.exact import ExactBilevel
+from deepbilevel.rules.k_fold import KFoldBilevel
+from deepbilevel.rules.momentum import MomentumBilevel
+from deepbilevel_lab.bench.counting import LiveBytes
+from tests.contracts.loop import by
 
 SIZE = 10_000
 
@@ -38,8 +42,25 @@ def test_streaming_memory_is_flat_in_the_number_of_mini_batches():
 
 
 def test_momentum_of_the_validation_gradient_costs_one_buffer_more_whatever_the_number_of_mini_batches():
-    assert peak_in_models(4, validation="momentum") == pytest.approx(peak_in_models(4) + 1, rel=0.02)
-    assert peak_in_models(32, validation="momentum") == pytest.approx(peak_in_models(32) + 1, rel=0.02)
+    momentum = by(MomentumBilevel())
+    assert peak_in_models(4, momentum) == pytest.approx(peak_in_models(4) + 1, rel=0.02)
+    assert peak_in_models(32, momentum) == pytest.approx(peak_in_models(32) + 1, rel=0.02)
+
+
+def test_between_mini_batches_momentum_holds_the_last_average_too_and_between_groups_the_new_one_alone():
+    parameter = nn.Parameter(torch.zeros(SIZE))
+    step = by(MomentumBilevel())([parameter], num_batches=8)
+    with LiveBytes() as memory:
+        for group in range(3):
+            for i in range(8):
+                loss = (parameter * 2).sum()
+                step.backward(loss)
+                del loss
+                held = memory.live / (4 * SIZE)
+                assert held == pytest.approx(min(i + 1, 2) + (group > 0), rel=0.02)
+            step.fill()
+            parameter.grad = None
+            assert memory.live / (4 * SIZE) == pytest.approx(1, rel=0.02)
 
 
 @pytest.mark.parametrize("block", ["parameter", "filter", "model"])
@@ -62,9 +83,9 @@ def test_between_mini_batches_the_cross_validated_gradient_holds_two_buffers_or_
         assert memory.live / (4 * SIZE) == pytest.approx(1, rel=0.02)  # .grad
 
 
-@pytest.mark.parametrize("settings", [{"solver": "exact"}, {"validation": "k-fold"}], ids=str)
-def test_the_exact_solver_and_k_fold_validation_hold_one_gradient_per_mini_batch(settings):
-    per_batch = (peak_in_models(32, **settings) - peak_in_models(4, **settings)) / 28
+@pytest.mark.parametrize("rule", [ExactBilevel(), KFoldBilevel()], ids=str)
+def test_the_exact_solver_and_k_fold_validation_hold_one_gradient_per_mini_batch(rule):
+    per_batch = (peak_in_models(32, by(rule)) - peak_in_models(4, by(rule))) / 28
     assert per_batch == pytest.approx(1, rel=0.02)
 
 
@@ -82,16 +103,14 @@ def test_between_mini_batches_streaming_holds_two_buffers_and_three_with_the_nex
         assert memory.live / (4 * SIZE) == pytest.approx(1, rel=0.02)  # .grad
 
 
-_BILEVEL = (
-    *({}, {"normalize": False}, {"per_layer": True}),
-    *({"weighting": "cosine"}, {"validation": "k-fold"}, {"validation": "momentum"}),
-)
+_BILEVEL = ({}, {"normalize": False}, {"per_layer": True}, {"weighting": "cosine"})
 
 
 @pytest.mark.parametrize(
     ("make", "settings"),
     [
         *((Bilevel, settings) for settings in _BILEVEL),
+        *((by(rule), {}) for rule in (KFoldBilevel(), MomentumBilevel())),
         *((CrossValidated, {"block": block}) for block in ("parameter", "filter", "layer", "model")),
     ],
 )

@@ -7,6 +7,7 @@ from importlib.metadata import requires, version
 import pytest
 
 import deepbilevel
+import deepbilevel_lab
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -14,8 +15,8 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_public_names_are_all_there():
-    steps, samplers = ["Bilevel", "CrossValidated"], ["MatchedGroups"]
-    assert sorted([*steps, *samplers, "CrossValidatedReport", "StepReport", "bilevel_weights"]) == deepbilevel.__all__
+    steps, samplers = ["Bilevel", "CrossValidated", "GroupStep"], ["MatchedGroups"]
+    assert sorted([*steps, *samplers, "BilevelReport", "bilevel_weights"]) == deepbilevel.__all__
     for name in deepbilevel.__all__:
         assert getattr(deepbilevel, name).__doc__
         assert name in dir(deepbilevel)
@@ -37,7 +38,7 @@ def test_help_does_not_load_torch():
 import sys
 sys.argv = ["deepbilevel", "demo", "--help"]
 try:
-    from deepbilevel.cli import main
+    from deepbilevel_lab.cli import main
     main()
 except SystemExit as end:
     assert not end.code
@@ -48,9 +49,36 @@ assert "torch" not in sys.modules
     assert "--seeds" in result.stdout
 
 
-def test_a_step_loads_little_beside_torch():
+def test_the_laboratory_tells_its_version_without_torch():
+    code = "import sys, deepbilevel_lab; print(deepbilevel_lab.__version__); assert 'torch' not in sys.modules"
+    assert run(code).stdout.strip() == version("deepbilevel")
+    with pytest.raises(AttributeError, match="no attribute '__verison__'"):
+        _ = deepbilevel_lab.__verison__
+
+
+@pytest.mark.parametrize("package", ["deepbilevel", "deepbilevel_lab"])
+def test_both_packages_can_be_run_as_the_command(package):
+    done = subprocess.run([sys.executable, "-m", package, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, f"deepbilevel {version('deepbilevel')}", "")
+
+
+def test_the_library_works_where_the_laboratory_is_not_installed():
+    code = """
+import sys
+sys.modules["deepbilevel_lab"] = sys.modules["deepbilevel_paper"] = None
+import pkgutil, importlib, deepbilevel
+for module in pkgutil.walk_packages(deepbilevel.__path__, "deepbilevel."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
+    result = run(code)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_step_loads_little_beside_torch_and_numpy():
     code = """
 import sys, torch
+import numpy.random
 before = set(sys.modules)
 from deepbilevel import Bilevel
 Bilevel(torch.nn.Linear(2, 2), num_batches=2)
@@ -58,13 +86,12 @@ print(*(name for name in set(sys.modules) - before))
 """
     loaded = run(code).stdout.split()
     assert "deepbilevel.step" in loaded
-    assert {name.split(".")[0] for name in loaded} - sys.stdlib_module_names == {"deepbilevel"}
-    of_many = ("averaged_groups", "same_model", "running_statistics", "sharded_group", "spread_group")
-    assert not {f"deepbilevel.sharing.{name}" for name in of_many} & set(loaded)
+    assert {name.split(".")[0] for name in loaded} - sys.stdlib_module_names == {"deepbilevel", "numpy"}
+    assert not [name for name in loaded if name.startswith(("deepbilevel.distributed", "deepbilevel.one_pass"))]
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_the_command_says_what_to_install_when_its_extra_is_missing(missing):
-    result = run(f"import sys; sys.modules[{missing!r}] = None; from deepbilevel.cli import main; main()")
+    result = run(f"import sys; sys.modules[{missing!r}] = None; from deepbilevel_lab.cli import main; main()")
     assert result.returncode == 1
     assert "pip install 'deepbilevel[cli]'" in result.stderr

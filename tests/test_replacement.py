@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deepbilevel.replacement import remove_leftovers, replacing, write_text
+from deepbilevel_lab.replacement import remove_leftovers, replacing, write_text
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_full_disk_promises_no_previous_version_where_there_was_none(tmp_path)
 def test_a_real_limit_of_the_size_leaves_the_old_file(path):
     code = """
 import resource, sys
-from deepbilevel.replacement import write_text
+from deepbilevel_lab.replacement import write_text
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # Python ignores the signal that goes with it
 write_text(sys.argv[1], "x" * 99_000)
 write_text(sys.argv[1], "y" * 101_000)
@@ -117,7 +117,7 @@ write_text(sys.argv[1], "y" * 101_000)
 def test_a_kill_at_any_moment_leaves_the_old_or_the_new(path, moment, content, num_leftovers):
     code = """
 import os, pathlib, signal, stat, sys
-from deepbilevel.replacement import replacing
+from deepbilevel_lab.replacement import replacing
 path, moment = sys.argv[1:]
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 real = os.fsync
@@ -184,5 +184,5 @@ def test_a_file_in_the_folder_at_work_needs_no_folder_in_its_name(tmp_path, monk
 
 
 def test_it_loads_no_torch():
-    result = run("import sys, deepbilevel.replacement; assert 'torch' not in sys.modules")
+    result = run("import sys, deepbilevel_lab.replacement; assert 'torch' not in sys.modules")
     assert result.returncode == 0, result.stderr

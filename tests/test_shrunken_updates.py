@@ -12,7 +12,7 @@ from deepbilevel.shrunken_updates import ShrunkenUpdates
 from tests.contracts.loop import collect
 from tests.models import build, gradient_matrix, images
 from tests.reference import cross_validate
-from tests.test_cross_validated import BLOCKS, columns_of
+from tests.rules.test_cross_validated import BLOCKS, columns_of
 from tests.test_memory import SIZE, LiveBytes
 from tests.test_optimizers import NEEDS_MORE_THAN_GRAD, TORCH_OPTIMIZERS, matrices
 
@@ -278,8 +278,9 @@ def test_loading_states_adds_no_hooks_and_keeps_those_there_are():
     rule.fill()
     optimizer.step()
     np.testing.assert_allclose(parameter.detach().abs(), 0.1 * factors_of(random_rows(0)), rtol=1e-6)
-    rule.load_state_dict(rule.state_dict() | {"shrink": "gradient"})
-    assert num_hooks(optimizer) == (0, 0)
+    with pytest.raises(ValueError, match=r"rule\.shrink='gradient', this step has rule\.shrink='update'"):
+        rule.load_state_dict(CrossValidated([parameter], num_batches=K).state_dict())
+    assert num_hooks(optimizer) == (1, 1)
 
 
 def test_a_step_that_fails_spoils_nothing_for_the_next():
@@ -330,7 +331,11 @@ def test_one_more_buffer_is_held_between_groups_but_the_peak_is_that_of_shrinkin
         ),
         ({"shrink": "update", "optimizer": "Adam"}, TypeError, "got str; pass optimizer="),
         ({"shrink": "updates"}, ValueError, "did you mean 'update'"),
-        ({"optimizer": torch.optim.SGD([torch.zeros(1)])}, ValueError, "optimizer is for shrink='update'"),
+        (
+            {"optimizer": torch.optim.SGD([torch.zeros(1)])},
+            ValueError,
+            "optimizer is for rules that shrink its updates, as CrossValidated with shrink='update' does; leave it out",
+        ),
     ],
 )
 def test_wrong_settings_are_refused(settings, error, message):
@@ -339,10 +344,12 @@ def test_wrong_settings_are_refused(settings, error, message):
 
 
 def test_a_state_that_needs_an_optimizer_is_refused_without_one():
-    rule = CrossValidated([nn.Parameter(torch.zeros(1))], num_batches=2)
+    parameter = nn.Parameter(torch.zeros(1))
+    rule = CrossValidated([parameter], num_batches=2)
     state = rule.state_dict()
-    with pytest.raises(TypeError, match="needs the optimizer"):
-        rule.load_state_dict(state | {"shrink": "update", "num_batches": 5})
+    other = updating([parameter], torch.optim.SGD([parameter]), num_batches=2)
+    with pytest.raises(ValueError, match=r"saved with rule\.shrink='update', this step has rule\.shrink='gradient'"):
+        rule.load_state_dict(other.state_dict())
     assert rule.state_dict() == state
 
 

@@ -12,8 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepbilevel.noise import NoiseSpec
-from deepbilevel.specs import SpecError, canonical_json, from_plain, spec_id, to_plain, validate, with_value
+from deepbilevel_lab.noise import NoiseSpec
+from deepbilevel_lab.specs import SpecError, canonical_json, from_plain, spec_id, to_plain, validate, with_value
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""``python -m deepbilevel`` is the ``deepbilevel`` command."""
+"""``python -m deepbilevel`` is the ``deepbilevel`` command, where the package that has it is installed."""
 
-from deepbilevel.cli import main
+import runpy
 
-main()
+runpy.run_module("deepbilevel_lab", run_name="__main__")

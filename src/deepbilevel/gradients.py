@@ -1,7 +1,7 @@
 """Reading, comparing, adding up and writing back the gradients of a model's parameters.
 
-This module knows tensors and where they live; it does not know what a validation mini-batch is or how weights
-come about. Everything stays on the device: no function here waits for a value (no ``.item()``), so mini-batches
+This module knows tensors and which of them belong together; it does not know what a validation mini-batch is or how
+weights come about. Everything stays on the device: no function here waits for a value (no ``.item()``), so mini-batches
 queue up on an accelerator as in an ordinary loop.
 """
 
@@ -9,22 +9,93 @@ queue up on an accelerator as in an ordinary loop.
 # (torch._foreach_add and its siblings) but spells them with an underscore.
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import cached_property, reduce
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
-
-from deepbilevel.outer_products import OuterProducts
+from torch import Tensor, nn
 
 _WIDE = {torch.float32, torch.float64}
+
+Parameters = nn.Module | Iterable[Tensor] | Iterable[Mapping[str, Any]]
+"""A module, its parameters, or an optimizer's ``param_groups``."""
+
+
+class LazyGradient(Protocol):
+    """A gradient that is not multiplied out yet: inner products and sums can be had without its full size."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its numbers."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where its numbers are."""
+        ...
+
+    def dot(self, other: Any, dtype: torch.dtype) -> Tensor:
+        """Return the inner product with another gradient of the same kind or a tensor."""
+        ...
+
+    @staticmethod
+    def weighted_sum(terms: "Sequence[tuple[Tensor, Any]]") -> Tensor:
+        """Return ``sum_i weight_i * gradient_i`` multiplied out, in float32 at the least."""
+        ...
+
 
 Gradients = dict[int, Tensor]
 """Position of a parameter -> its gradient. A parameter the loss did not touch has no entry."""
 
-AnyGradients = Mapping[int, Tensor | OuterProducts]
-"""The same, where some may not be multiplied out; then they are not in any gradient of the group."""
+AnyGradients = Mapping[int, Tensor | LazyGradient]
+"""The same for rules that take some of them not multiplied out (``takes_products``)."""
+
+
+def unique_parameters(model_or_parameters: Parameters) -> list[Tensor]:
+    """Return the parameters of a module, of a list or of an optimizer's groups, each once; refuse what is none."""
+    if isinstance(model_or_parameters, nn.Module):
+        return _checked(list(model_or_parameters.parameters()))
+    if isinstance(model_or_parameters, Tensor):
+        raise TypeError("model_or_parameters must be a module or several parameters, got one tensor; put it in a list")
+    if not isinstance(model_or_parameters, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        remedy = "its .param_groups" if hasattr(model_or_parameters, "param_groups") else "the model"
+        raise TypeError(
+            f"model_or_parameters must be a module or several parameters, got {type(model_or_parameters).__name__}; "
+            f"pass {remedy}"
+        )
+    found: list[Tensor] = []
+    for entry in model_or_parameters:
+        found.extend(entry["params"] if isinstance(entry, Mapping) else [entry])
+    return _checked(list({id(parameter): parameter for parameter in found}.values()))
+
+
+def _checked(parameters: list[Tensor]) -> list[Tensor]:
+    if not parameters:
+        raise ValueError("model_or_parameters holds no parameter; was a generator used up before?")
+    for parameter in parameters:
+        if not isinstance(parameter, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"model_or_parameters must hold tensors, got {type(parameter).__name__}")
+        if not parameter.is_leaf:
+            raise ValueError("model_or_parameters holds a tensor that is computed from others; pass leaf parameters")
+        if not parameter.is_floating_point():
+            raise ValueError(
+                f"model_or_parameters holds a parameter of {parameter.dtype}; only real floating point is supported "
+                "(train complex parameters through torch.view_as_real)"
+            )
+    return parameters
+
+
+def owning_modules(model: nn.Module) -> list[int]:
+    """Return for each of ``model.parameters()`` the number of the module that owns it; the first one of a tied one."""
+    owners: dict[int, int] = {}
+    num_owners = 0
+    for module in model.modules():
+        own = [p for p in module.parameters(recurse=False) if id(p) not in owners]
+        owners.update((id(parameter), num_owners) for parameter in own)
+        num_owners += bool(own)
+    return [owners[id(parameter)] for parameter in model.parameters()]
 
 
 def take_gradients(parameters: Sequence[Tensor]) -> Gradients:
@@ -63,17 +134,14 @@ def scale_gradients(gradients: Gradients, factor: Tensor) -> None:
     torch._foreach_mul_(list(gradients.values()), factor)
 
 
-def multiply_out(gradients: AnyGradients) -> Gradients:
-    """Return gradients as tensors, all of them."""
-    return {p: each.dense() if isinstance(each, OuterProducts) else each for p, each in gradients.items()}
-
-
 def widen_gradients(gradients: Gradients) -> Gradients:
     """Return gradients of float32 at the least: adding up in half precision would lose what is small."""
-    return {
-        p: each if each.dtype in _WIDE else each.to(torch.promote_types(each.dtype, torch.float32))
-        for p, each in gradients.items()
-    }
+    return {p: each if each.dtype in _WIDE else each.to(at_least_float32(each.dtype)) for p, each in gradients.items()}
+
+
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """Return the type in which numbers of a type are added up."""
+    return dtype if dtype in _WIDE else torch.promote_types(dtype, torch.float32)
 
 
 def add_gradients(sums: Gradients, gradients: Gradients) -> None:
@@ -106,6 +174,11 @@ def blend_gradients(held: Gradients, gradients: Gradients, kept: Tensor) -> Grad
     return gradients | {position: each * kept for position, each in held.items() if position not in gradients}
 
 
+def wide_zeros(parameter: Tensor) -> Tensor:
+    """Return zeros of the parameter's shape, of float32 at the least."""
+    return torch.zeros_like(parameter, dtype=at_least_float32(parameter.dtype))
+
+
 class Blocks:
     """Which parameters share a weight: all of the model's as one vector, or those of each module.
 
@@ -113,46 +186,36 @@ class Blocks:
 
     Args:
         owners: for each parameter the block it belongs to, counted from zero.
-        over_shards: turns numbers of parts of the gradients, where these are cut, into those of the whole.
     """
 
-    def __init__(
-        self, owners: Sequence[int], over_shards: Callable[[Sequence[Tensor]], Sequence[Tensor]] = lambda own: own
-    ) -> None:
-        self._over_shards = over_shards
+    def __init__(self, owners: Sequence[int]) -> None:
         self._members: list[list[int]] = [[] for _ in range(max(owners) + 1)]
         for position, owner in enumerate(owners):
             self._members[owner].append(position)
 
-    def dots(self, left: AnyGradients, right: AnyGradients) -> Tensor:
-        """Return the inner products ``<left, right>``, shape ``[num_blocks]``; an absent gradient counts as zero."""
-        (dots,) = self._over_shards([self._own_dots(left, right)])
-        return dots
+    def measure(self, gradients: AnyGradients, others: Sequence[AnyGradients]) -> tuple[Tensor, list[Tensor]]:
+        """Return squared norms, and the inner products with each of the others, all of shape ``[num_blocks]``."""
+        return self._sq_norms(gradients), [self._dots(each, gradients) for each in others]
 
     def sq_norms(self, gradients: AnyGradients) -> Tensor:
         """Return the squared norms ``|gradient|^2``, shape ``[num_blocks]``."""
         return self.measure(gradients, [])[0]
 
-    def measure(self, gradients: AnyGradients, others: Sequence[AnyGradients]) -> tuple[Tensor, list[Tensor]]:
-        """Return squared norms, and inner products with each of the others, at once."""
-        own = [self._own_sq_norms(gradients), *(self._own_dots(each, gradients) for each in others)]
-        sq_norms, *dots = self._over_shards(own)
-        return sq_norms, dots
-
-    def _own_dots(self, left: AnyGradients, right: AnyGradients) -> Tensor:
-        wide = _at_least_float32(left)
+    def _dots(self, left: AnyGradients, right: AnyGradients) -> Tensor:
+        """Return the inner products ``<left, right>``; an absent gradient counts as zero."""
+        wide = _common_type(left)
         parts = {p: _dot(left[p], right[p], wide) for p in left if p in right}
         if not parts:  # torch refuses to stack nothing
             return torch.zeros(len(self._members), dtype=wide, device=next(iter(left.values())).device)
         return self._sum(parts)
 
-    def _own_sq_norms(self, gradients: AnyGradients) -> Tensor:
-        wide = _at_least_float32(gradients)
+    def _sq_norms(self, gradients: AnyGradients) -> Tensor:
+        wide = _common_type(gradients)
         tensors = [each for each in gradients.values() if isinstance(each, Tensor)]
         if len(tensors) < len(gradients) or _is_at_hand(tensors[0]):
             # Without launches to save, the inner product is the faster way over memory.
             sums = self._sum({p: _dot(each, each, wide) for p, each in gradients.items()})
-            # Outer products that all but cancel may leave it a little below zero, which no norm is.
+            # Products that all but cancel may leave it a little below zero, which no norm is.
             return sums if len(tensors) == len(gradients) else sums.clamp(min=0)
         norms = torch._foreach_norm(tensors, 2, dtype=wide)
         return self._sum(dict(zip(gradients, torch.stack(norms).square(), strict=True)))
@@ -163,6 +226,10 @@ class Blocks:
             if positions:
                 # `number` stays a tensor: `.item()` would wait for the device on every mini-batch.
                 operation([gradients[position] for position in positions], number)
+
+    def multiply(self, gradients: Gradients, factors: Tensor) -> None:
+        """Multiply the gradients of every block by ``factors[block]``, in place."""
+        self.each(torch._foreach_mul_, gradients, factors)
 
     def present(self, gradients: AnyGradients) -> list[list[int]]:
         """Return for each block the positions that have a gradient."""
@@ -178,29 +245,39 @@ class Blocks:
         return torch.stack([block.sum() for block in numbers.split([len(block) for block in blocks])])
 
 
-class HeldGradients:
-    """All gradients of a group at once, and what every two of them have in common: memory grows with each."""
+class Layout:
+    """How the parameters of a model belong together: all of them as one vector, or those of each module.
 
-    def __init__(self) -> None:
-        self.gradients: list[AnyGradients] = []
-        self._triangle: list[list[Tensor]] = []
+    Args:
+        parameters: each once.
+        owners: for each parameter the number of the module that owns it; ``None`` if modules are not known.
+    """
 
-    def add(self, gradients: AnyGradients, dots: list[Tensor], sq_norms: Tensor) -> None:
-        """Keep gradients, whose inner products with all before them are known, and their squared norms."""
-        self._triangle.append([*dots, sq_norms])
-        self.gradients.append(gradients)
+    def __init__(self, parameters: Sequence[Tensor], owners: Sequence[int] | None) -> None:
+        self.parameters = parameters
+        self.owners = owners
 
-    def gram(self) -> Tensor:
-        """Return all inner products, shape ``[num_blocks, n, n]``."""
-        count = len(self._triangle)
-        rows = [self._triangle[max(i, j)][min(i, j)] for i in range(count) for j in range(count)]
-        return torch.stack(rows, dim=1).reshape(-1, count, count)
+    @cached_property
+    def model(self) -> Blocks:
+        """All parameters as one block."""
+        return self._make_blocks([0] * len(self.parameters))
 
-    def add_to(self, total: "WeightedGradientSum", weights: Tensor) -> None:
-        """Add ``weights[i] * gradients[i]`` for all that are held; they are used up."""
-        for each, gradients in zip(weights, self.gradients, strict=True):
-            total.add(each, gradients)
-        self.gradients = []
+    @cached_property
+    def layers(self) -> Blocks:
+        """One block for each module that owns parameters."""
+        assert self.owners is not None  # the step has asked for a module
+        return self._make_blocks(self.owners)
+
+    def mean(self, total: Tensor, gradients: Gradients) -> Tensor:
+        """Return a sum over all numbers of the gradients as their mean."""
+        return total / sum(self.parameters[position].numel() for position in gradients)
+
+    def any(self, flag: Tensor) -> Tensor:
+        """Return whether something is true of any part of the parameters."""
+        return flag
+
+    def _make_blocks(self, owners: Sequence[int]) -> Blocks:
+        return Blocks(owners)
 
 
 class WeightedGradientSum:
@@ -213,13 +290,13 @@ class WeightedGradientSum:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
         self.gradients: Gradients = {}
-        self._products: dict[int, list[OuterProducts]] = {}  # multiplied out once, for the whole group
+        self._lazy: dict[int, list[tuple[Tensor, LazyGradient]]] = {}  # multiplied out once, for the whole group
 
     def add(self, weights: Tensor, gradients: AnyGradients) -> None:
         """Add ``weights[block] * gradient``. The gradients are used up: they are overwritten or kept."""
         tensors = {position: each for position, each in gradients.items() if isinstance(each, Tensor)}
         if len(tensors) < len(gradients):
-            self._add_products(weights, gradients)
+            self._add_lazy(weights, gradients)
         tensors = widen_gradients(tensors)
         if _is_at_hand(weights):
             self._add_at_once(weights.tolist(), tensors)
@@ -227,17 +304,15 @@ class WeightedGradientSum:
         for gradient in tensors.values():
             # 0 * nan is nan: a weight of zero alone does not silence a gradient that is not finite.
             gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-        self._blocks.each(torch._foreach_mul_, tensors, weights)
+        self._blocks.multiply(tensors, weights)
         add_gradients(self.gradients, tensors)
 
-    def _add_products(self, weights: Tensor, gradients: AnyGradients) -> None:
+    def _add_lazy(self, weights: Tensor, gradients: AnyGradients) -> None:
         for weight, positions in zip(weights.unbind(), self._blocks.present(gradients), strict=True):
             for position in positions:
                 gradient = gradients[position]
-                if isinstance(gradient, OuterProducts):
-                    wide = gradient if gradient.dtype in _WIDE else gradient.to(torch.float32)
-                    scaled = wide.without_infinities().scaled(weight)
-                    self._products.setdefault(position, []).append(scaled)
+                if not isinstance(gradient, Tensor):
+                    self._lazy.setdefault(position, []).append((weight, gradient))
 
     def _add_at_once(self, weights: list[float], gradients: Gradients) -> None:
         """Do the same where weights are numbers: in one pass over memory, and in none if the weight is zero."""
@@ -254,12 +329,13 @@ class WeightedGradientSum:
     def divided_by(self, divisors: Tensor) -> Gradients:
         """Return the sum divided by ``divisors[block]``; an infinite divisor gives zero. The sum is used up."""
         total = self.gradients
-        products = {position: OuterProducts.joined(each).dense() for position, each in self._products.items()}
-        add_gradients(total, products)
+        for position, terms in self._lazy.items():
+            (_, first), *_ = terms
+            add_gradients(total, {position: first.weighted_sum(terms)})
         self._blocks.each(torch._foreach_div_, total, divisors)
         for gradient in total.values():
             gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)  # weights beyond float's range: inf / inf
-        self.gradients, self._products = {}, {}
+        self.gradients, self._lazy = {}, {}
         return total
 
 
@@ -268,11 +344,11 @@ def _is_at_hand(numbers: Tensor) -> bool:
     return numbers.device.type == "cpu"
 
 
-def _dot(left: Tensor | OuterProducts, right: Tensor | OuterProducts, wide: torch.dtype) -> Tensor:
-    if isinstance(left, OuterProducts):
-        return left.to(wide).dot(right.to(wide))
-    if isinstance(right, OuterProducts):
-        return right.to(wide).dot(left.to(wide))
+def _dot(left: Tensor | LazyGradient, right: Tensor | LazyGradient, wide: torch.dtype) -> Tensor:
+    if not isinstance(left, Tensor):
+        return left.dot(right, wide)
+    if not isinstance(right, Tensor):
+        return right.dot(left, wide)
     if not (left.is_contiguous() and right.is_contiguous()):
         # Vectors in memory order: autograd lays gradients out densely, like their parameters, so this views a
         # channels_last gradient where `.flatten()` would have to copy it.
@@ -285,6 +361,6 @@ def _dot(left: Tensor | OuterProducts, right: Tensor | OuterProducts, wide: torc
     return torch.dot(first, second)
 
 
-def _at_least_float32(gradients: AnyGradients) -> torch.dtype:
+def _common_type(gradients: AnyGradients) -> torch.dtype:
     others = {gradient.dtype for gradient in gradients.values()} - {torch.float32}  # mostly none, and nothing to ask
     return reduce(torch.promote_types, others, torch.float32)

@@ -61,6 +61,21 @@ class ShrunkenUpdates:
         for handle in (optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after)):
             weakref.finalize(self, handle.remove)
 
+    @classmethod
+    def of(cls, optimizer: Optimizer | None, parameters: Sequence[Tensor], *, wanted: bool) -> "ShrunkenUpdates | None":
+        """Return what shrinks the steps of an optimizer, if that is wanted; refuse one without the other."""
+        if not wanted and optimizer is not None:
+            raise ValueError(
+                "optimizer is for rules that shrink its updates, as CrossValidated with shrink='update' does; leave it "
+                "out, or choose such a rule"
+            )
+        if wanted and not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                "shrink='update' needs the optimizer whose updates it shrinks, an instance of torch.optim.Optimizer, "
+                f"got {type(optimizer).__name__}; pass optimizer=..., or take shrink='gradient'"
+            )
+        return None if optimizer is None else cls(optimizer, parameters)
+
     def _remember(self, optimizer: Optimizer) -> None:
         # Whether or not there are factors yet: a closure may compute them within the step.
         self._before = {position: parameter.detach().clone() for position, parameter in self._ours(optimizer).items()}

@@ -1,298 +1,366 @@
-"""Deep bilevel learning as a training step: the first mini-batch of a group validates, the others train.
+"""The training loop around a rule: k losses in, ``.grad`` filled, a report out.
 
-Two switches leave the paper: every mini-batch may be validated by all others, and the validation gradient may be
-averaged over groups.
+This module knows when a mini-batch's gradient is complete and where the result goes. What becomes of k gradients is the
+rule's (``rules/``). It never calls ``optimizer.step()``: after ``fill`` the caller clips, steps and schedules as usual.
 
-What happens to each gradient stands here; when it arrives and where the result goes is ``group_step.py``, the
-equations are ``rule.py``, the arithmetic on parameters is ``gradients.py``.
+    for x, y in loader:
+        step.backward(criterion(model(x), y))
+        if step.full:
+            step.fill()
+            optimizer.step()
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+import dataclasses
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
+from contextlib import contextmanager, nullcontext
+from itertools import islice
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
 
-from deepbilevel.distributed import ProcessGroupChoice
-from deepbilevel.gradients import AnyGradients, Gradients, HeldGradients, WeightedGradientSum, multiply_out
-from deepbilevel.group_checks import check_num_batches
-from deepbilevel.group_report import GroupReport
-from deepbilevel.group_step import GroupStep
-from deepbilevel.parameters import Parameters
-from deepbilevel.rule import (
-    Validation,
-    Weighting,
-    bilevel_weights,
-    check_choices,
-    check_rule,
-    compare_with_the_others,
-    cosines,
-    exact_weights,
-    l1_divisor,
-    reweigh,
+from deepbilevel.checks import check_alone, check_count, check_gradients, check_loss
+from deepbilevel.contract import Accumulator, Memory, Outcome, ReportT, Rule
+from deepbilevel.gradients import (
+    AnyGradients,
+    Gradients,
+    Layout,
+    Parameters,
+    emptied_gradients,
+    owning_modules,
+    put_gradients,
+    take_gradients,
+    unique_parameters,
 )
-from deepbilevel.sharing import Spread
-from deepbilevel.validation_average import ValidationAverage
+from deepbilevel.loss_scaling import LossScaling
+from deepbilevel.shrunken_updates import ShrunkenUpdates
 
-Solver = Literal["diagonal", "exact"]
-_HOLDING = ("exact", "k-fold")  # choices that need all k gradients at once
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StepReport(GroupReport):
-    """What one bilevel step did. Tensors stay on the device, so a report nobody reads costs no waiting.
-
-    With ``per_layer=True`` every entry of a mini-batch becomes a row with one column per layer. With
-    ``validation="k-fold"`` all k mini-batches train, and what has ``k - 1`` entries here has k.
-
-    Attributes:
-        weights: the ``k - 1`` weights that were applied to the training mini-batches.
-        raw_weights: the same before normalisation, straight from the rule or from the control in its place.
-        agreement: cosine between each training gradient and its validation gradient, ``k - 1``.
-        norms: length of each of the k gradients, validation first.
-        losses: the k losses, validation first.
-        finite: for each of the k mini-batches whether its gradient was finite.
-    """
-
-    raw_weights: Tensor
-    agreement: Tensor
-    norms: Tensor
+Batch = TypeVar("Batch")
 
 
-class Bilevel(GroupStep[StepReport]):
-    """Fill ``.grad`` with training gradients weighted by their agreement with a validation gradient.
+class GroupStep(Generic[ReportT]):
+    """One step over a group of k mini-batches, by any rule.
 
-    ``.grad = sum_i (w_i / W) g_i`` with ``w_i = <g_v, g_i> / (|g_i|^2 / lam + mu)`` and ``W = sum_i |w_i|``, where
-    g_v is the gradient of the group's first mini-batch. Only g_v, one g_i and the sum are held, whatever k is.
-
-    >>> from deepbilevel import Bilevel
+    >>> from deepbilevel import GroupStep
+    >>> from deepbilevel.rules.and_mask import AndMask
     >>> model = torch.nn.Linear(2, 1, bias=False)
-    >>> bilevel = Bilevel(model, num_batches=3)
-    >>> for x in torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]]):
-    ...     bilevel.backward(model(x).sum())
-    >>> bilevel.fill().weights  # the first training mini-batch agrees, the second is orthogonal
-    tensor([1., 0.])
-    >>> model.weight.grad
-    tensor([[1., 0.]])
+    >>> step = GroupStep(model, AndMask(), num_batches=2)
+    >>> for x in torch.tensor([[[1.0, 4.0]], [[3.0, -1.0]]]):
+    ...     step.backward(model(x).sum())
+    >>> report = step.fill()
+    >>> model.weight.grad  # the mini-batches agree on the sign of the first parameter only
+    tensor([[2., 0.]])
 
     Args:
-        model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``.
+        model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``. Frozen parameters may be
+            among them; freezing and unfreezing later is noticed.
+        rule: how the k gradients become one.
         num_batches: k, the number of mini-batches in a group.
-        mu: keeps small gradients from getting large weights (the paper's mu-hat).
-        lam: trust in the validation loss's linear approximation (lambda-hat).
-        normalize: divide the weights by their L1 norm, so that an existing learning rate stays right.
-        per_layer: weigh each module's gradients on their own, and normalise them on their own; needs a module.
-        solver: ``"diagonal"`` ignores what training gradients have in common and streams; ``"exact"`` solves the
-            full linear system and holds all k gradients.
-        weighting: ``"agreement"`` is the rule, the others are its controls: ``"absolute"`` takes ``|w_i|``,
-            ``"clipped"`` ``max(w_i, 0)``, and ``"random"`` draws ``max(n, 0)``, n normal, from torch's random numbers.
-            ``"cosine"`` is ``<g_v, g_i> / (|g_v| |g_i|)``, without ``mu`` and ``lam``.
-        validation: what g_v is. ``"first"`` is the paper's, the gradient of the first mini-batch. ``"momentum"``
-            averages it over groups, the current one included, and holds one model-sized buffer more, between groups
-            too. ``"k-fold"`` is for each mini-batch the mean of the others: all k train, and all k gradients are held.
-        validation_momentum: of ``"momentum"``: ``g_v <- m g_v + (1 - m) g_first``, from 0 to less than 1.
-        scaler: the ``torch.amp.GradScaler`` of a float16 loop.
-        process_group: who works together: all processes of ``torch.distributed`` where it is initialised (``None``),
-            nobody (``False``), or the members of a process group.
-        spread: what they share: the mini-batches of one group (``"batches"``, unless given), or nothing but the
-            result (``"groups"``): every process then has a group of its own, and gradients are averaged.
+        optimizer: needed only by rules that scale the optimizer's update (``shrinks_updates``). Two hooks are
+            registered on it, and removed when this object is deleted.
+        scaler: the ``torch.amp.GradScaler`` of a float16 loop. Pass unscaled losses to :meth:`backward`; ``fill``
+            leaves scaled gradients, so ``scaler.unscale_``, ``scaler.step`` and ``scaler.update`` follow as usual.
     """
-
-    tolerates_bad_batches = True
 
     def __init__(
         self,
         model_or_parameters: Parameters,
+        rule: Rule[ReportT],
         *,
         num_batches: int,
-        mu: float = 0.01,
-        lam: float = 1.0,
-        normalize: bool = True,
-        per_layer: bool = False,
-        solver: Solver = "diagonal",
-        weighting: Weighting = "agreement",
-        validation: Validation = "first",
-        validation_momentum: float = 0.9,
+        optimizer: Optimizer | None = None,
         scaler: GradScaler | None = None,
-        process_group: ProcessGroupChoice = None,
-        spread: Spread | None = None,
     ) -> None:
-        super().__init__(model_or_parameters, scaler=scaler, process_group=process_group, spread=spread)
-        self._choose(
-            num_batches=num_batches,
-            mu=mu,
-            lam=lam,
-            normalize=normalize,
-            per_layer=per_layer,
-            solver=solver,
-            weighting=weighting,
-            validation=validation,
-            validation_momentum=validation_momentum,
-            validation_average=None,
+        if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"rule must be a rule, got {rule!r}; make one from its class, as in BilevelRule(mu=0.01)")
+        self._num_batches = check_count(
+            "num_batches", num_batches, rule.min_batches, remedy=f"rule {rule.kind} compares that many mini-batches"
         )
+        self._rule = rule
+        self.optimizer, self.scaler = optimizer, scaler
+        self._model = model_or_parameters if isinstance(model_or_parameters, nn.Module) else None
+        if rule.needs_layers and self._model is None:
+            raise TypeError(
+                f"{rule.needs_layers} needs to know which module owns which parameter; "
+                "pass the model itself as model_or_parameters, not its parameters"
+            )
+        self._parameters = unique_parameters(model_or_parameters)
+        self._layout = self._make_layout()
+        self._scaling = LossScaling.of(scaler)
+        self._updates: ShrunkenUpdates | None = ShrunkenUpdates.of(
+            optimizer, self._parameters, wanted=rule.shrinks_updates
+        )
+        self._memory: Memory = {}
+        self._accumulator: Accumulator[ReportT] | None = None
+        self._losses: list[Tensor] = []
+        self._dropout_seed: int | None = None
+        self.alone_on_purpose = False
 
-    def _choose(self, **settings: Any) -> None:
-        check_num_batches(settings["num_batches"])
-        check_rule(lam=settings["lam"], mu=settings["mu"])
-        if settings["solver"] not in get_args(Solver):
-            solvers = " or ".join(map(repr, get_args(Solver)))
-            raise ValueError(f"solver must be {solvers}, got {settings['solver']!r}")
-        check_choices(
-            weighting=settings["weighting"],
-            validation=settings["validation"],
-            validation_momentum=settings["validation_momentum"],
-            solver=settings["solver"],
-        )
-        held = [f"{name}={settings[name]!r}" for name in ("solver", "validation") if settings[name] in _HOLDING]
-        self._share.check(settings["num_batches"], refused=held[0] if held else None)
-        if settings["weighting"] == "random":
-            self._share.check_shards("weighting='random' draws numbers in each process")
-        if settings["per_layer"]:
-            self._check_owners("per_layer=True")
-        average = ValidationAverage.from_state(
-            settings["validation_average"], self._share.own_parts(dict(enumerate(self._parameters)))
-        )
-        self.num_batches: int = int(settings["num_batches"])  # numpy's do not survive a JSON checkpoint
-        self.mu: float = float(settings["mu"])
-        self.lam: float = float(settings["lam"])
-        self.normalize: bool = settings["normalize"]
-        self.per_layer: bool = settings["per_layer"]
-        self.solver: Solver = settings["solver"]
-        self.weighting: Weighting = settings["weighting"]
-        self.validation: Validation = settings["validation"]
-        self.validation_momentum: float = float(settings["validation_momentum"])
-        self._average = average
-        whole_model = [0] * len(self._parameters)
-        self._blocks = self._blocks_of(self._owners if self.per_layer and self._owners else whole_model)
-        self._forget()
+    @property
+    def rule(self) -> Rule[ReportT]:
+        """How the k gradients become one."""
+        return self._rule
+
+    @property
+    def num_batches(self) -> int:
+        """K, the number of mini-batches in a group."""
+        return self._num_batches
+
+    @property
+    def num_collected(self) -> int:
+        """How many mini-batches of the current group have been handed to :meth:`backward`."""
+        return len(self._losses)
+
+    @property
+    def full(self) -> bool:
+        """Whether all mini-batches of the group are in and :meth:`fill` is due."""
+        return self.num_collected == self._num_expected
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute and collect the gradient of one mini-batch; call this instead of ``loss.backward()``.
+
+        ``.grad`` is set to None and stays so until :meth:`fill`: gradients of other backward passes in between are
+        lost. When :attr:`full` is true, call :meth:`fill`, then step the optimizer; ``zero_grad`` is not needed.
+        """
+        if self.full:
+            raise RuntimeError(
+                f"backward() was called once more than {self._describe_group()} times; call fill() first"
+            )
+        check_loss(loss, self.device)
+        self._before_backward()
+        with emptied_gradients(self._parameters):
+            gradients = self._gradients_of(loss)
+            check_gradients(gradients)
+        try:
+            self.collect(gradients, loss)
+        except BaseException:  # out of memory, Ctrl-C: a group that is half added up is of no use
+            self.reset()
+            raise
+
+    def collect(self, gradients: AnyGradients, loss: Tensor) -> None:
+        """Take in the gradients of the next mini-batch and its loss; :meth:`backward` is this after autograd."""
+        if self._accumulator is None:
+            self._accumulator = self._rule.start(self._layout, self._num_batches, self._memory)
+            if self._updates is not None:
+                self._updates.factors = {}  # the gradient they belong to is no longer there
+        self._add(self._accumulator, gradients)
+        self._losses.append(loss.detach().reshape(()))
+
+    def fill(self) -> ReportT:
+        """Write the group's gradient to ``.grad``, replacing what is there, and start the next group."""
+        if not self.full or self._accumulator is None:
+            raise RuntimeError(
+                f"fill() needs a full group, got {self.num_collected} of {self._describe_group()} losses; "
+                "call backward() for each mini-batch first, and fill() when `full` is true"
+            )
+        try:
+            outcome = self._combine(self._accumulator, torch.stack(self._losses))
+            if self._scaling is not None:
+                self._scaling.scale_result(outcome.gradients, self._left_out_any(outcome.report))
+            self._put(outcome.gradients)
+            if self._updates is not None and outcome.factors is not None:
+                self._updates.factors = outcome.factors
+        finally:  # also after an error: sums are used up, and a second attempt would fill nonsense
+            self._start_again()
+        return outcome.report
+
+    def reset(self) -> None:
+        """Drop a half-collected group, as after an interrupted epoch; ``.grad`` is left alone."""
+        self._start_again()
+
+    def step_over(
+        self, group: Iterable[Batch], loss_of: Callable[[Batch], Tensor], *, shared_dropout: bool = False
+    ) -> ReportT:
+        """Run a whole group: forward and backward of k mini-batches, then :meth:`fill`.
+
+        Args:
+            group: the k mini-batches; or an iterator, of which the next k are taken.
+            loss_of: computes the loss of one mini-batch, forward pass included.
+            shared_dropout: draw the same dropout masks for all k forward passes.
+        """
+        try:
+            for batch in self.next_batches(group, "step_over()"):
+                with self.shared_dropout() if shared_dropout else nullcontext():
+                    loss = loss_of(batch)
+                self.backward(loss)
+        except BaseException:
+            self.reset()
+            raise
+        return self.fill()
+
+    def step_at_once(
+        self,
+        group: Iterable[Batch],
+        losses_of: Callable[[Batch], Tensor],
+        *,
+        samples_per_pass: int | None = None,
+    ) -> ReportT:
+        """Run a whole group in few passes over many mini-batches; see :func:`deepbilevel.one_pass.step_at_once`."""
+        from deepbilevel.one_pass import step_at_once  # imported here because most users never need it
+
+        return step_at_once(self, group, losses_of, samples_per_pass=samples_per_pass)
+
+    def next_batches(self, group: Iterable[Batch], call: str) -> Iterator[Batch]:
+        """Yield the mini-batches of the next group; refuse a group of another size, or one that ends too soon."""
+        if self._losses:
+            raise RuntimeError(
+                f"{call} starts a new group, but {self.num_collected} mini-batches are already collected; "
+                "call fill() or reset() first"
+            )
+        # A loader's iterator has a length too, but is meant to be taken from.
+        if isinstance(group, Sized) and not isinstance(group, Iterator) and len(group) != self._num_expected:
+            raise ValueError(
+                f"group has {len(group)} mini-batches, expected {self._describe_group()}; "
+                "to take the next ones of a loader, pass iter(loader) and keep it"
+            )
+        number = 0
+        for batch in islice(group, self._num_expected):
+            number += 1
+            yield batch
+        if number < self._num_expected:
+            raise ValueError(
+                f"group ended after {number} mini-batches, expected {self._describe_group()}; "
+                "let the sampler yield whole groups"
+            )
+
+    @contextmanager
+    def shared_dropout(self) -> Generator[None]:
+        """Give every forward pass of the current group the same random numbers, so the same dropout masks.
+
+        Put it around the forward pass alone. Random numbers outside (augmentation, sampling) are not disturbed: the
+        masks come from a seed that is drawn once per group.
+        """
+        if self._dropout_seed is None:
+            self._dropout_seed = self._draw_dropout_seed()
+        device = self.device
+        accelerators = [] if device.type == "cpu" else [device]
+        with torch.random.fork_rng(accelerators, device_type="cuda" if device.type == "cpu" else device.type):
+            if accelerators:
+                torch.manual_seed(self._dropout_seed)
+            else:  # the CPU's alone: `torch.manual_seed` would reseed accelerators too, which are not put back
+                torch.default_generator.manual_seed(self._dropout_seed)
+            yield
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return rule, k, and what the rule keeps between groups, for a checkpoint taken between two groups.
+
+        No gradient is held then. The optimizer, the scaler and torch's random state are the caller's to save.
+        """
+        self._check_between_groups("state_dict()")
+        return {**self._settings(), "memory": dict(self._memory)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned; other settings than this step's are refused."""
+        self._check_between_groups("load_state_dict()")
+        settings = self._settings()
+        expected = {*settings, "memory"}
+        if set(state) != expected:
+            raise ValueError(f"state has the keys {sorted(state)}, expected {sorted(expected)}")
+        saved, own = _flat(state), _flat(settings)
+        for name, ours in own.items():
+            if name in saved and saved[name] != ours:
+                raise ValueError(
+                    f"state was saved with {name}={saved[name]!r}, this step has {name}={ours!r}; "
+                    "build the step with the same rule and settings to continue"
+                )
+        if set(saved) != set(own):
+            raise ValueError(f"state has the settings {sorted(saved)}, expected {sorted(own)}")
+        self._memory = self._rule.check_memory(dict(state["memory"]), self._layout)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._rule!r}, num_batches={self._num_batches})"
+
+    @property
+    def model(self) -> nn.Module | None:
+        """The module that was given, if it was one."""
+        return self._model
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """The parameters whose gradients are combined, each once."""
+        return self._parameters
+
+    @property
+    def scales_losses(self) -> bool:
+        """Whether there is a loss scaler, and it is switched on."""
+        return self._scaling is not None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes take part."""
+        return False
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        devices = {parameter.device for parameter in self._parameters}
+        if len(devices) > 1:
+            names = ", ".join(sorted(map(str, devices)))
+            raise ValueError(f"the parameters are spread over several devices ({names}); move the model to one")
+        return devices.pop()
+
+    # The methods below are overridden in `distributed/`; these are the versions for one process.
+
+    @property
+    def _num_expected(self) -> int:
+        """How many mini-batches of a group are collected here."""
+        return self._num_batches
+
+    def _describe_group(self) -> str:
+        return f"num_batches={self._num_batches}"
+
+    def _make_layout(self) -> Layout:
+        return Layout(self._parameters, None if self._model is None else owning_modules(self._model))
+
+    def _before_backward(self) -> None:
+        if not self._losses and not self.is_shared and not self.alone_on_purpose:
+            check_alone()
+        if self._scaling is not None:
+            self._scaling.lower_after_overflow()
+
+    def _gradients_of(self, loss: Tensor) -> Gradients:
+        if self._scaling is not None:
+            return self._scaling.gradients_of(loss, self._parameters)
+        loss.backward()
+        return take_gradients(self._parameters)
+
+    def _add(self, accumulator: Accumulator[ReportT], gradients: AnyGradients) -> None:
+        accumulator.add(gradients, self.num_collected)  # pyright: ignore[reportArgumentType] (takes_products)
+
+    def _combine(self, accumulator: Accumulator[ReportT], losses: Tensor) -> Outcome[ReportT]:
+        return accumulator.finish(losses)
+
+    def _put(self, gradients: Gradients) -> None:
+        put_gradients(self._parameters, gradients)
+
+    def _draw_dropout_seed(self) -> int:
+        return int(torch.randint(2**62, ()))
+
+    def _start_again(self) -> None:
+        self._losses = []
+        self._dropout_seed = None
+        self._accumulator = None
 
     def _settings(self) -> dict[str, Any]:
-        names = ("num_batches", "mu", "lam", "normalize", "per_layer", "solver", "weighting")
-        settings = {name: getattr(self, name) for name in (*names, "validation", "validation_momentum")}
-        return settings | {"validation_average": self._average.state_dict()}
+        return {"rule": {"kind": self._rule.kind, **dataclasses.asdict(self._rule)}, "num_batches": self._num_batches}
 
-    def _forget(self) -> None:
-        self._validation: tuple[AnyGradients, Tensor, Tensor] | None = None  # the gradient, its norms, whether finite
-        self._num_drawn = 0  # random weights of others' mini-batches and the own ones
-        self._sum = WeightedGradientSum(self._blocks)
-        self._held = HeldGradients()  # by the exact solver and by k-fold validation only
-        self._raw_weights: list[Tensor] = []
-        self._dots: list[Tensor] = []
-        self._sq_norms: list[Tensor] = []
-        self._finite: list[Tensor] = []
+    def _left_out_any(self, report: Any) -> Tensor:
+        """Whether a mini-batch that was not finite was left out, so that the scaler cannot see it in ``.grad``."""
+        return ~self._rule.without_trace(report.finite).all()
 
-    def _get_ready(self) -> None:
-        if self._place > 0 and self._validation is None:
-            self._share.expect_first()
+    def _check_between_groups(self, call: str) -> None:
+        if self._losses:
+            raise RuntimeError(
+                f"{call} falls into a group of which {self.num_collected} of {self._num_expected} mini-batches are "
+                "collected; call it between two groups, or reset() first"
+            )
 
-    def _add_any(self, gradients: AnyGradients) -> None:
-        # Inner products and sums do not need a gradient multiplied out; an average over groups does.
-        self._add(gradients if self.validation != "momentum" else multiply_out(gradients))
 
-    def _add(self, gradients: AnyGradients) -> None:
-        if self._validation is None and self._place > 0 and self.validation != "k-fold":
-            received = self._share.receive_first()
-            self._keep_validation(received, self._blocks.sq_norms(received))
-        compared = self._held.gradients if self._validation is None else [self._validation[0], *self._held.gradients]
-        sq_norms, dots = self._blocks.measure(gradients, compared)
-        self._sq_norms.append(sq_norms)
-        # One bad layer discards the mini-batch as a whole: its other layers came from the same pass.
-        self._finite.append(torch.isfinite(sq_norms).all())
-        if self.validation == "k-fold":
-            self._held.add(gradients, dots, sq_norms)
-        elif self._validation is None:
-            # An average overwrites what is being sent.
-            gradients = self._share.send_first(gradients, wait=self.validation == "momentum")
-            self._keep_validation(gradients, sq_norms)
-        else:
-            self._compare(gradients, sq_norms, dots, *self._validation[1:])
-
-    def _keep_validation(self, gradients: AnyGradients, sq_norms: Tensor) -> None:
-        finite = torch.isfinite(sq_norms).all()
-        if self.validation == "momentum":
-            momentum = sq_norms.new_full((), self.validation_momentum)
-            gradients = self._average.with_gradient(multiply_out(gradients), finite, momentum)
-            sq_norms = self._blocks.sq_norms(gradients)
-        self._validation = gradients, sq_norms.sqrt(), finite
-
-    def _compare(
-        self, gradients: AnyGradients, sq_norms: Tensor, products: list[Tensor], validation_norms: Tensor, sound: Tensor
-    ) -> None:
-        """Weigh gradients by ``products`` with the validation gradient and, from the second on, with those held."""
-        dots = torch.where(sound & self._finite[-1], products[0], torch.nan)
-        self._dots.append(dots)
-        if self.solver == "exact":
-            self._held.add(gradients, products[1:], sq_norms)
-        else:
-            self._draw_for_others(self._place, dots)
-            weights = self._weigh(dots, sq_norms, validation_norms)
-            self._raw_weights.append(weights)
-            self._sum.add(weights, gradients)
-
-    def _draw_for_others(self, place: int, dots: Tensor) -> None:
-        """Draw the random weights of other processes' mini-batches: seeded alike, all draw as one process would."""
-        if self.weighting == "random" and not self._share.is_whole:
-            for _ in range(self._num_drawn + 1, place):
-                torch.randn_like(dots)
-            self._num_drawn = place
-
-    def _weigh(self, dots: Tensor, sq_norms: Tensor, validation_norms: Tensor) -> Tensor:
-        if self.weighting == "cosine":
-            return cosines(dots, sq_norms.sqrt(), validation_norms)
-        return reweigh(bilevel_weights(dots, sq_norms, lam=self.lam, mu=self.mu), dots, self.weighting)
-
-    def _combine(self, losses: Tensor) -> tuple[Gradients, Tensor, StepReport]:
-        finite, sq_norms = torch.stack(self._finite), torch.stack(self._sq_norms)  # [k], [k, blocks]
-        norms = sq_norms.sqrt()
-        if self._validation is None:
-            raw_weights, agreement = self._validate_by_the_others(finite, sq_norms)
-        elif self._share.is_whole:
-            raw_weights, agreement = self._validate_by_one(norms[1:], *self._validation)
-        else:
-            # The validation mini-batch has a row too, wherever it ran.
-            num_rows = len(norms)
-            own = norms[num_rows - len(self._dots) :]
-            rows = [
-                torch.cat([each.new_zeros(num_rows - len(each), *each.shape[1:]), each])
-                for each in self._validate_by_one(own, *self._validation)
-            ]
-            losses, finite, norms, raw_weights, agreement = self._of_group(losses, finite, norms, *rows)
-            raw_weights, agreement = raw_weights[1:], agreement[1:]
-            self._draw_for_others(self.num_batches, norms[0])
-            self._over_group(self._sum.gradients)
-        divisors = l1_divisor(raw_weights)
-        if not self.normalize:
-            divisors = torch.where(torch.isfinite(divisors), 1.0, divisors)
-        columns = {
-            "weights": torch.nan_to_num(raw_weights / divisors, nan=0.0),
-            "raw_weights": raw_weights,
-            "agreement": agreement,
-            "norms": norms,
-        }
-        if not self.per_layer:
-            columns = {name: column.squeeze(1) for name, column in columns.items()}
-        return self._sum.divided_by(divisors), finite, StepReport(**columns, losses=losses, finite=finite)
-
-    def _validate_by_one(
-        self, norms: Tensor, validation: AnyGradients, validation_norms: Tensor, sound: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Complete the sum; return weights and agreement of the ``k - 1`` training mini-batches."""
-        dots = torch.stack(self._dots) if self._dots else norms  # [k - 1, blocks]
-        if self.solver == "exact":
-            raw_weights = exact_weights(self._held.gram(), dots.T, lam=self.lam, mu=self.mu).T
-            if self.weighting != "cosine":  # which is refused with this solver
-                raw_weights = reweigh(raw_weights, dots, self.weighting)
-            self._held.add_to(self._sum, raw_weights)
-        else:
-            raw_weights = torch.stack(self._raw_weights) if self._dots else norms
-        if self.validation == "momentum":
-            self._average.keep(multiply_out(validation), sound)
-        return raw_weights, cosines(dots, norms, validation_norms)
-
-    def _validate_by_the_others(self, finite: Tensor, sq_norms: Tensor) -> tuple[Tensor, Tensor]:
-        """Make the sum; return weights and agreement of all k mini-batches."""
-        dots, validation_norms = (each.T for each in compare_with_the_others(self._held.gram(), finite))  # [k, blocks]
-        raw_weights = self._weigh(dots, sq_norms, validation_norms)
-        self._held.add_to(self._sum, raw_weights)
-        return raw_weights, cosines(dots, sq_norms.sqrt(), validation_norms)
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as ``rule.mu`` and so on, for error messages."""
+    return {
+        **{f"rule.{name}": value for name, value in settings["rule"].items()},
+        "num_batches": settings["num_batches"],
+    }

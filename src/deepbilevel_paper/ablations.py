@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from deepbilevel.sampling.spec import GroupSpec
-from deepbilevel.training.spec import RunSpec
+from deepbilevel_lab.training.groups import GroupSpec
+from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_paper.experiment import Cell, Experiment
 from deepbilevel_paper.published import TABLE_1
-from deepbilevel_paper.recipes import BASELINE, NETWORK_NAMES, SGD, ablation
+from deepbilevel_paper.recipes import BILEVEL, NETWORK_NAMES, SGD, ablation
 
 _NOISE_RATES = {"clean": 0.0, "50 % noise": 0.5}
 
@@ -17,12 +17,12 @@ _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 _MUS = (0.0001, 0.001, 0.01, 0.1, 1.0)
 
 _ROWS: dict[str, Callable[[RunSpec], RunSpec]] = {
-    "SGD": lambda spec: replace(spec, method=SGD),
+    "SGD": lambda spec: replace(spec, method=SGD, shared_dropout=False),
     "Baseline": lambda spec: spec,
-    "a) no L1": lambda spec: replace(spec, method=replace(BASELINE, normalize=False)),
-    "b) weights per layer": lambda spec: replace(spec, method=replace(BASELINE, per_layer=True)),
+    "a) no L1": lambda spec: replace(spec, method=replace(BILEVEL, normalize=False)),
+    "b) weights per layer": lambda spec: replace(spec, method=replace(BILEVEL, per_layer=True)),
     "c) sampling": lambda spec: replace(spec, group=replace(spec.group, matched=False)),
-    "d) dropout": lambda spec: replace(spec, method=replace(BASELINE, shared_dropout=False)),
+    "d) dropout": lambda spec: replace(spec, shared_dropout=False),
 }
 
 
@@ -58,7 +58,7 @@ def _with_batch_size(spec: RunSpec, batch_size: float) -> RunSpec:
 
 
 def _with_mu(spec: RunSpec, mu: float) -> RunSpec:
-    return replace(spec, method=replace(BASELINE, mu=mu))
+    return replace(spec, method=replace(BILEVEL, mu=mu))
 
 
 _WHERE = "section 4.1, the figure of ablations, row {}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from deepbilevel.choice import choose
+from deepbilevel.checks import choose
 from deepbilevel_paper.ablations import ABLATIONS
 from deepbilevel_paper.comparison import COMPARISON
 from deepbilevel_paper.experiment import Experiment

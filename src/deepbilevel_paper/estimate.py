@@ -18,10 +18,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.networks.catalog import NETWORKS
-from deepbilevel.replacement import write_text
-from deepbilevel.training.build import find_device, make_model
-from deepbilevel.training.spec import RunSpec
+from deepbilevel_lab.networks.catalog import NETWORKS
+from deepbilevel_lab.replacement import write_text
+from deepbilevel_lab.training.build import find_device, make_model
+from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_paper.sizes import rated_images, tested_images, trained_images
 
 _NUM_CLASSES = 10  # the last layer is a small part of every network here
@@ -35,7 +35,7 @@ _Step: TypeAlias = Callable[[], object]
 def sample_visits(spec: RunSpec) -> int:
     """Return how many images a run trains on, counted as often as they come; published data sets only.
 
-    >>> from deepbilevel.training import default_spec
+    >>> from deepbilevel_lab.training import default_spec
     >>> sample_visits(default_spec("cifar10"))  # 100 epochs of 390 groups of 128
     4992000
     """

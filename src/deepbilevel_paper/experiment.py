@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deepbilevel.run_references import refer_to, referred_run
-from deepbilevel.training.other_runs import in_order, needs
-from deepbilevel.training.spec import RunSpec
+from deepbilevel_lab.run_references import refer_to, referred_run
+from deepbilevel_lab.training.other_runs import in_order, needs
+from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_paper.published import Published
 from deepbilevel_paper.scale import Scale, find_scale
 

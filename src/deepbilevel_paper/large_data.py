@@ -1,10 +1,11 @@
 """Image files: ImageNet and Clothing1M of section 4.3, and the small training sets of section 4.4."""
 
 from dataclasses import replace
+from typing import Any
 
-from deepbilevel.methods import MethodSpec
-from deepbilevel.networks.spec import NetworkSpec
-from deepbilevel.run_references import refer_to
+from deepbilevel.contract import Rule
+from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.run_references import refer_to
 from deepbilevel_paper.experiment import Cell, Experiment
 from deepbilevel_paper.published import CLOTHING1M, IMAGENET
 from deepbilevel_paper.recipes import BILEVEL, GROUP_OF_128, OWN_DROPOUT, SGD, recipe
@@ -13,7 +14,7 @@ from deepbilevel_paper.sizes import IMAGES
 PRETRAINED = "data:resnet50-0676ba61.pth"
 """ResNet-50 trained on ImageNet, as torchvision publishes it, in the folder of the data sets."""
 
-_ROWS: dict[str, MethodSpec] = {"SGD": SGD, "Bilevel": BILEVEL}
+_ROWS: dict[str, Rule[Any]] = {"SGD": SGD, "Bilevel": BILEVEL}
 _VOC_FRACTIONS = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepbilevel.choice import choose
-from deepbilevel.data.cifar import CIFAR10, CIFAR100, MADE_LIST, MADE_PREFIX, CifarRelease
-from deepbilevel.data.clothing1m import CLASS_NAMES as CLOTHES
-from deepbilevel.data.clothing1m import SPLITS as CLOTHING_SPLITS
-from deepbilevel.data.voc import CLASS_NAMES as OBJECTS
+from deepbilevel.checks import choose
+from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, MADE_LIST, MADE_PREFIX, CifarRelease
+from deepbilevel_lab.data.clothing1m import CLASS_NAMES as CLOTHES
+from deepbilevel_lab.data.clothing1m import SPLITS as CLOTHING_SPLITS
+from deepbilevel_lab.data.voc import CLASS_NAMES as OBJECTS
 
 _Pixels = npt.NDArray[np.uint8]
 _TILES = 4  # of a pattern, along each side

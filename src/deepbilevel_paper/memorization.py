@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from deepbilevel.methods import MethodSpec
+from deepbilevel.contract import Rule
 from deepbilevel_paper.experiment import Cell, Experiment
 from deepbilevel_paper.published import PIXEL_PERMUTATION
 from deepbilevel_paper.recipes import BILEVEL, GROUP_OF_64, GROUP_OF_128, OWN_DROPOUT, SGD, recipe, with_noise
 
-_ROWS: dict[str, MethodSpec] = {"SGD": SGD, "Bilevel": BILEVEL}
+_ROWS: dict[str, Rule[Any]] = {"SGD": SGD, "Bilevel": BILEVEL}
 _DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 _NOISE_RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 

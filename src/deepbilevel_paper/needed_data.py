@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from deepbilevel.data.cifar import CIFAR10, CIFAR100, CifarRelease
-from deepbilevel.training.spec import RunSpec
+from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, CifarRelease
+from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_paper.experiment import Experiment
 from deepbilevel_paper.large_data import PRETRAINED
 

@@ -6,11 +6,12 @@ They are for one thread on the CPU, so that a run has the same id on every machi
 from dataclasses import replace
 from typing import Literal
 
-from deepbilevel.methods import BilevelSpec, SgdSpec
-from deepbilevel.noise import NoiseSpec
-from deepbilevel.sampling.spec import GroupSpec
-from deepbilevel.training.defaults import default_spec
-from deepbilevel.training.spec import RunSpec
+from deepbilevel.rules.average import Sgd
+from deepbilevel.rules.bilevel import BilevelRule
+from deepbilevel_lab.noise import NoiseSpec
+from deepbilevel_lab.training.defaults import default_spec
+from deepbilevel_lab.training.groups import GroupSpec
+from deepbilevel_lab.training.spec import RunSpec
 
 Cifar = Literal["cifar10", "cifar100"]
 
@@ -21,11 +22,9 @@ GROUP_OF_128 = GroupSpec(num_batches=8, batch_size=16)
 # Of part of CIFAR-100, with most labels wrong, a class may be left with fewer than 8 images.
 GROUP_OF_64 = GroupSpec(num_batches=8, batch_size=8, on_rare="repeat")
 
-SGD = SgdSpec()
-BASELINE = BilevelSpec(mu=0.01, lam=1.0, shared_dropout=True)
-"""The ablations' own: the same dropout in all mini-batches of a group."""
-BILEVEL = BilevelSpec(mu=0.01, lam=1.0, shared_dropout=False)
-"""Everywhere else: dropout of its own in every mini-batch, as in the code the paper's authors published."""
+SGD = Sgd()
+BILEVEL = BilevelRule(mu=0.01, lam=1.0)
+"""Dropout is drawn for every mini-batch, as in the code the paper's authors published; but see :func:`ablation`."""
 
 OWN_DROPOUT = "the paper does not say whether mini-batches share dropout here; ours do not, as in its authors' code"
 
@@ -36,8 +35,11 @@ def recipe(data: str, network: str | None = None) -> RunSpec:
 
 
 def ablation(network: str, noise_rate: float) -> RunSpec:
-    """Return the baseline of the ablations: CIFAR-10, groups of 128, 200 epochs."""
-    return with_noise(replace(recipe("cifar10", network), method=BASELINE, group=GROUP_OF_128, epochs=200), noise_rate)
+    """Return the baseline of the ablations: CIFAR-10, groups of 128, 200 epochs, the same dropout in a whole group."""
+    baseline = recipe("cifar10", network)
+    return with_noise(
+        replace(baseline, method=BILEVEL, shared_dropout=True, group=GROUP_OF_128, epochs=200), noise_rate
+    )
 
 
 def with_noise(spec: RunSpec, rate: float) -> RunSpec:

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from deepbilevel.choice import choose
-from deepbilevel.methods import ObjectiveSpec
-from deepbilevel.run_references import referred_run
-from deepbilevel.training.defaults import default_spec
-from deepbilevel.training.schedules import Exponential, ScheduleSpec
-from deepbilevel.training.spec import RunSpec
+from deepbilevel.checks import choose
+from deepbilevel_lab.losses import ObjectiveSpec
+from deepbilevel_lab.run_references import referred_run
+from deepbilevel_lab.training.defaults import default_spec
+from deepbilevel_lab.training.schedules import Exponential, ScheduleSpec
+from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_paper.sizes import IMAGES, tested_images, trained_images
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from deepbilevel.data.spec import DataSpec
+from deepbilevel_lab.data.spec import DataSpec
 
 IMAGES: Mapping[tuple[str, str], int] = MappingProxyType(
     {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from deepbilevel.sweeps.sweep import Cell, Sweep
+from deepbilevel_lab.sweeps.sweep import Cell, Sweep
 from deepbilevel_paper.experiment import Experiment
 from deepbilevel_paper.published import Published
 from deepbilevel_paper.scale import Scale, find_scale

@@ -7,9 +7,9 @@ import torch
 from torch.nn import functional as F
 
 from deepbilevel import Bilevel
-from deepbilevel.bench.contenders import EVERYBODY, accumulation, ours, sgd, sgd_on_one
-from deepbilevel.bench.peers import gramian_descent, jacobian_descent
-from deepbilevel.bench.work import Setting, Work, optimizer_of
+from deepbilevel_lab.bench.contenders import EVERYBODY, accumulation, ours, sgd, sgd_on_one
+from deepbilevel_lab.bench.peers import gramian_descent, jacobian_descent
+from deepbilevel_lab.bench.work import Setting, Work, optimizer_of
 
 SETTING = Setting("digit_cnn", 3, 4)
 

@@ -12,19 +12,24 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel import Bilevel, CrossValidated
-from deepbilevel.bench.counting import count_work
+from deepbilevel import Bilevel, GroupStep
+from deepbilevel.rules.bilevel import BilevelRule
+from deepbilevel.rules.cross_validated import CrossValidatedRule
+from deepbilevel.rules.exact import ExactBilevel
+from deepbilevel.rules.k_fold import KFoldBilevel
+from deepbilevel.rules.momentum import MomentumBilevel
+from deepbilevel_lab.bench.counting import count_work
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "counted_work.json"
 NUM_BATCHES = 8
 RULES = {
-    "bilevel": (Bilevel, {}),
-    "bilevel, per layer": (Bilevel, {"per_layer": True}),
-    "bilevel, exact": (Bilevel, {"solver": "exact"}),
-    "bilevel, k-fold": (Bilevel, {"validation": "k-fold"}),
-    "bilevel, momentum": (Bilevel, {"validation": "momentum"}),
-    "cross-validated": (CrossValidated, {}),
-    "cross-validated, model": (CrossValidated, {"block": "model"}),
+    "bilevel": BilevelRule(),
+    "bilevel, per layer": BilevelRule(per_layer=True),
+    "bilevel, exact": ExactBilevel(),
+    "bilevel, k-fold": KFoldBilevel(),
+    "bilevel, momentum": MomentumBilevel(),
+    "cross-validated": CrossValidatedRule(),
+    "cross-validated, model": CrossValidatedRule(block="model"),
 }
 
 
@@ -85,8 +90,7 @@ def count(name):
     if name == AT_ONCE:
         at_once = Bilevel(group.network, num_batches=NUM_BATCHES)
         return group.beyond_the_passes(lambda: group.weighed_at_once(at_once))
-    rule, settings = RULES[name]
-    step = rule(group.network, num_batches=NUM_BATCHES, **settings)
+    step = GroupStep(group.network, RULES[name], num_batches=NUM_BATCHES)
     return group.beyond_the_passes(lambda: group.weighed(step))
 
 
@@ -125,8 +129,8 @@ def test_in_one_pass_bilevel_does_less_than_the_passes_of_its_mini_batches_alone
 
 def test_an_additional_pass_is_noticed():
     class Careless(Bilevel):
-        def _add(self, gradients):
-            super()._add({position: gradient * 1 for position, gradient in gradients.items()})
+        def collect(self, gradients, loss):
+            super().collect({position: gradient * 1 for position, gradient in gradients.items()}, loss)
 
     group = Group()
     careless = Careless(group.network, num_batches=NUM_BATCHES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbilevel.bench.growth import (
+from deepbilevel_lab.bench.growth import (
     AXES,
     BY_NUMBER,
     BY_PARAMETERS,
@@ -12,8 +12,8 @@ from deepbilevel.bench.growth import (
     least_work,
     measure_growth,
 )
-from deepbilevel.bench.timing import Spread
-from deepbilevel.bench.work import Setting, Work
+from deepbilevel_lab.bench.timing import Spread
+from deepbilevel_lab.bench.work import Setting, Work
 
 
 def test_one_thing_differs_along_an_axis():

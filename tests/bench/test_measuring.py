@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from deepbilevel import Bilevel
-from deepbilevel.bench.contenders import AT_ONCE, BILEVEL, FILTERING, OURS, PLAIN, Contender
-from deepbilevel.bench.counted_updates import ALLOCATED, MOVED, OPERATIONS, count_updates
-from deepbilevel.bench.measuring import compare_updates
-from deepbilevel.bench.memory import ONE_MINI_BATCH, peaks_in_models
-from deepbilevel.bench.timing import Budget
-from deepbilevel.bench.training_share import PASSES, measure_training
-from deepbilevel.bench.work import Setting
-from deepbilevel.training import build
-from deepbilevel.training.run import Listener
+from deepbilevel_lab.bench.contenders import AT_ONCE, BILEVEL, FILTERING, OURS, PLAIN, Contender
+from deepbilevel_lab.bench.counted_updates import ALLOCATED, MOVED, OPERATIONS, count_updates
+from deepbilevel_lab.bench.measuring import compare_updates
+from deepbilevel_lab.bench.memory import ONE_MINI_BATCH, peaks_in_models
+from deepbilevel_lab.bench.timing import Budget
+from deepbilevel_lab.bench.training_share import PASSES, measure_training
+from deepbilevel_lab.bench.work import Setting
+from deepbilevel_lab.training import build
+from deepbilevel_lab.training.run import Listener
 
 
 def test_bilevel_needs_two_model_sized_buffers_more_than_sgd_for_any_number_of_mini_batches():

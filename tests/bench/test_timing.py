@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbilevel.bench.timing import Budget, take_turns
+from deepbilevel_lab.bench.timing import Budget, take_turns
 
 
 class Clock:

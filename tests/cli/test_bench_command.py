@@ -6,8 +6,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from deepbilevel.bench.contenders import CLAIMED, EVERYBODY, NEAREST
-from deepbilevel.cli.app import app
+from deepbilevel_lab.bench.contenders import CLAIMED, EVERYBODY, NEAREST
+from deepbilevel_lab.cli.app import app
 
 
 @pytest.mark.slow

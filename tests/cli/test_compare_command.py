@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 
-import matplotlib.image
 import pytest
+from PIL import Image
 
-from deepbilevel.training import find_runs
+from deepbilevel_lab.training import find_runs
 from tests.cli.trained import run_in_process
 
 BASE = [
@@ -138,8 +138,8 @@ def test_what_other_comparisons_have_run_is_not_run_again(history):
     pictures = sorted(history["out"].glob("sweep-compare-*.png"))
     assert len(pictures) == 2
     for picture in pictures:
-        height, width, _ = matplotlib.image.imread(picture).shape
-        assert (width, height > 200) == (1280, True)
+        with Image.open(picture) as image:
+            assert (image.width, image.height > 200) == (1548, True)
 
 
 @needs_pidfd
@@ -180,9 +180,9 @@ def test_the_list_has_every_name_and_needs_no_torch():
     code = """
 import sys
 from typer.testing import CliRunner
-from deepbilevel.cli.app import app
+from deepbilevel_lab.cli.app import app
 result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["compare", "--list"])
-from deepbilevel.sweeps.named_methods import METHODS
+from deepbilevel_lab.sweeps.named_methods import METHODS
 assert result.exit_code == 0, result.output
 assert all(name in result.stdout and each.description in result.stdout for name, each in METHODS.items())
 assert "torch" not in sys.modules

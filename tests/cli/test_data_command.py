@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from deepbilevel.cli.app import app
-from deepbilevel.data import DATA_SETS
-from deepbilevel.data.cifar import CIFAR10
-from deepbilevel.data.download import Archive
+from deepbilevel_lab.cli.app import app
+from deepbilevel_lab.data import DATA_SETS
+from deepbilevel_lab.data.cifar import CIFAR10
+from deepbilevel_lab.data.download import Archive
 from tests.cli.trained import run_in_process
 from tests.data.layouts import write_csv, write_folder, write_imagenet, write_jpeg, write_voc
 

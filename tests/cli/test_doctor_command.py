@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from deepbilevel.cli import doctor as command
-from deepbilevel.data.cifar import CIFAR10
-from deepbilevel.training import defaults
+from deepbilevel_lab.cli import doctor as command
+from deepbilevel_lab.data.cifar import CIFAR10
+from deepbilevel_lab.training import defaults
 from tests.cli.trained import run_command, run_in_process
 from tests.data.layouts import write_cifar, write_clothing1m, write_imagenet, write_voc
 
@@ -78,13 +78,13 @@ def test_a_missing_package_is_told_with_its_install_line(monkeypatch):
     real = metadata.version
 
     def version(package):
-        if package in {"filelock", "matplotlib"}:
+        if package in {"filelock", "vl-convert-python"}:
             raise metadata.PackageNotFoundError(package)
         return real(package)
 
     monkeypatch.setattr(metadata, "version", version)
     content = doctor()
-    assert "pip install 'deepbilevel[cli]'" in content["facts"]["versions"]["matplotlib"]
+    assert "pip install 'deepbilevel[cli]'" in content["facts"]["versions"]["vl-convert-python"]
     (problem,) = content["problems"]
     assert problem.startswith("filelock is missing")
     assert "pip install 'deepbilevel[cli]'" in problem

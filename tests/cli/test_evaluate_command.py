@@ -8,10 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
-from deepbilevel.data import load_data
-from deepbilevel.data.cifar import CIFAR10
-from deepbilevel.training.build import build
-from deepbilevel.training.model_file import load_model
+from deepbilevel_lab.data import load_data
+from deepbilevel_lab.data.cifar import CIFAR10
+from deepbilevel_lab.training.build import build
+from deepbilevel_lab.training.model_file import load_model
 from tests.cli.trained import SMALL_GROUPS, make_spec, run_command, run_in_process, train_on_colours, train_run
 from tests.data.layouts import write_cifar, write_voc
 

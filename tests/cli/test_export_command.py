@@ -2,8 +2,8 @@
 
 import json
 
-from deepbilevel.report import make_report
-from deepbilevel.training import train
+from deepbilevel_lab.report import make_report
+from deepbilevel_lab.training import train
 from tests.cli.trained import make_spec, run_in_process
 
 

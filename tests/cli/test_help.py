@@ -1,12 +1,13 @@
 """Help: every command explains itself with an example, at once."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 import typer.main
 
-from deepbilevel.cli.app import ImportedLater, app
+from deepbilevel_lab.cli.app import ImportedLater, app
 
 
 def commands(command, words=()):
@@ -48,11 +49,11 @@ def test_no_help_page_loads_torch_or_ray():
     code = f"""
 import sys
 from typer.testing import CliRunner
-from deepbilevel.cli.app import app
+from deepbilevel_lab.cli.app import app
 for page in {pages}:
     result = CliRunner().invoke(app, page)
     assert result.exit_code == 0, result.output
-assert not {{"torch", "ray"}} & set(sys.modules)
+assert not {{"torch", "ray", "deepbilevel"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -67,10 +68,10 @@ def test_the_list_of_commands_loads_none_of_them():
     code = """
 import sys
 from typer.testing import CliRunner
-from deepbilevel.cli.app import app
+from deepbilevel_lab.cli.app import app
 assert "predict" in CliRunner().invoke(app, ["--help"]).output
 ours = {name for name in sys.modules if name.startswith("deepbilevel")}
-assert ours == {"deepbilevel", "deepbilevel.cli", "deepbilevel.cli.app"}, ours
+assert ours == {"deepbilevel_lab", "deepbilevel_lab.cli", "deepbilevel_lab.cli.app"}, ours
 assert "importlib.metadata" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -78,10 +79,11 @@ assert "importlib.metadata" not in sys.modules
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_can_complete_the_command(shell):
-    code = "from deepbilevel.cli import main; import sys; sys.argv[0] = 'deepbilevel'; main()"
+    code = "from deepbilevel_lab.cli import main; import sys; sys.argv[0] = 'deepbilevel'; main()"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={
+            **os.environ,
             "_DEEPBILEVEL_COMPLETE": f"complete_{shell}",
             "_TYPER_COMPLETE_ARGS": "deepbilevel tr",
             "COMP_WORDS": "deepbilevel tr",

@@ -11,12 +11,12 @@ import pytest
 import torch
 from PIL import Image
 
-from deepbilevel.cli import predict as command
-from deepbilevel.data import load_data
-from deepbilevel.networks.catalog import build_network
-from deepbilevel.training import prediction
-from deepbilevel.training.model_file import load_model, save_model
-from deepbilevel.training.prediction import Predictor, StoredShape
+from deepbilevel_lab.cli import predict as command
+from deepbilevel_lab.data import load_data
+from deepbilevel_lab.networks.catalog import build_network
+from deepbilevel_lab.training import prediction
+from deepbilevel_lab.training.model_file import load_model, save_model
+from deepbilevel_lab.training.prediction import Predictor, StoredShape
 from tests.cli.trained import (
     COLOURS,
     make_spec,

@@ -144,7 +144,7 @@ def test_all_goes_from_one_experiment_to_the_next(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
     import deepbilevel_paper
-    from deepbilevel.cli.app import app
+    from deepbilevel_lab.cli.app import app
 
     kept = {name: deepbilevel_paper.EXPERIMENTS[name] for name in ("pixel-permutation", "clothing1m")}
     monkeypatch.setattr(deepbilevel_paper, "EXPERIMENTS", kept)

@@ -7,10 +7,10 @@ from statistics import mean, stdev
 
 import pytest
 
-from deepbilevel.specs import with_value
-from deepbilevel.training.folder import RunFolder
-from deepbilevel.training.interruption import Interrupted
-from deepbilevel.training.run import Listener, train
+from deepbilevel_lab.specs import with_value
+from deepbilevel_lab.training.folder import RunFolder
+from deepbilevel_lab.training.interruption import Interrupted
+from deepbilevel_lab.training.run import Listener, train
 from tests.cli.trained import make_spec, run_command, run_in_process, train_run
 
 
@@ -222,3 +222,26 @@ def test_a_run_that_is_not_clear_is_refused(trained, out):
         assert result.exit_code == 1
         assert message in result.stderr
     assert json.loads(runs("show", "aa2", "--out", out, "--json").stdout)["id"] == "aa22"
+
+
+def test_runs_of_version_0_1_are_compared_with_those_of_today_by_the_same_names(trained, out):
+    plain = {key: value for key, value in record_of(trained[0])["spec"].items() if key != "shared_dropout"}
+    then = {"mu": 0.01, "lam": 1.0, "normalize": True, "per_layer": False, "weighting": "agreement"}
+    then |= {"kind": "bilevel", "validation_momentum": 0.9, "shared_dropout": False}
+    today = {"kind": "k-fold", "mu": 0.01, "lam": 1.0, "normalize": True, "per_layer": False, "weighting": "agreement"}
+    specs = [
+        {**plain, "shared_dropout": False, "seed": 1, "method": today},
+        {**plain, "method": {**then, "solver": "diagonal", "validation": "k-fold"}},
+        {**plain, "method": {"kind": "sgd"}},
+    ]
+    for run, spec in zip(trained, specs, strict=True):
+        change_record(out / run.name, spec=spec)
+    compared = json.loads(runs("compare", "--out", out, "--json").stdout)
+    assert set(compared["differing"]) == {"method.kind", "seed"}
+    assert [each["seeds"] for each in compared["over_seeds"] if each["settings"]["method.kind"] == "k-fold"] == [[0, 1]]
+    # What is gone is still shown, as it was written.
+    change_record(
+        out / trained[1].name, spec={**plain, "method": {**then, "solver": "exact", "validation": "momentum"}}
+    )
+    shown = json.loads(runs("show", out / trained[1].name, "--json").stdout)
+    assert shown["spec"]["method"]["solver"] == "exact"

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from deepbilevel.cli.side_by_side import Lines, Live, Pace, conclude
-from deepbilevel.sweeps.trials import News, Outcome, Trial
+from deepbilevel_lab.cli.side_by_side import Lines, Live, Pace, conclude
+from deepbilevel_lab.sweeps.trials import News, Outcome, Trial
 from tests.cli.trained import make_spec
 
 ROW = {"event": "epoch", "loss": 2.0, "negative_share": 0.1, "test": 50.0, "skipped_batches": 0}

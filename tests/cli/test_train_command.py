@@ -9,10 +9,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from deepbilevel.cli.app import app
-from deepbilevel.methods import HardBootstrap, Mixup
-from deepbilevel.specs import from_plain
-from deepbilevel.training import RunSpec, load_spec
+from deepbilevel_lab.cli.app import app
+from deepbilevel_lab.losses import HardBootstrap, Mixup
+from deepbilevel_lab.specs import from_plain
+from deepbilevel_lab.training import RunSpec, load_spec
 
 SHORT = ["--data", "digits", "--epochs", "1", "--limit", "256", "--set", "data.test_limit=50", "--threads", "1"]
 

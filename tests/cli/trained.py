@@ -9,11 +9,11 @@ import numpy as np
 from PIL import Image
 from typer.testing import CliRunner
 
-from deepbilevel.cli.app import app
-from deepbilevel.specs import with_value
-from deepbilevel.training.defaults import default_spec
-from deepbilevel.training.folder import RunFolder
-from deepbilevel.training.run import train
+from deepbilevel_lab.cli.app import app
+from deepbilevel_lab.specs import with_value
+from deepbilevel_lab.training.defaults import default_spec
+from deepbilevel_lab.training.folder import RunFolder
+from deepbilevel_lab.training.run import train
 
 COLOURS = {"blue": (30, 40, 220), "red": (220, 40, 30)}
 SMALL_GROUPS = {"method": "sgd", "group.num_batches": 2, "group.batch_size": 8, "group.on_rare": "repeat"}

@@ -5,7 +5,7 @@ import pickle
 import torch
 from torch.utils.data import DataLoader
 
-from deepbilevel.data import ImageSet, ImagesInMemory, ImagesOnDisk
+from deepbilevel_lab.data import ImageSet, ImagesInMemory, ImagesOnDisk
 
 
 def assert_is_a_data_set(data: ImageSet) -> None:

@@ -12,31 +12,42 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel import Bilevel, CrossValidated
-from deepbilevel.group_step import GroupStep
-from deepbilevel.methods import AgreementFilter, AndMask, Average, GsnrWeighted, MedianOfThree
+from deepbilevel import Bilevel, CrossValidated, GroupStep
+from deepbilevel.contract import Rule
+from deepbilevel.rules.agreement_filter import AgreementFilter
+from deepbilevel.rules.and_mask import AndMask
+from deepbilevel.rules.average import Uniform
+from deepbilevel.rules.exact import ExactBilevel
+from deepbilevel.rules.gsnr import Gsnr
+from deepbilevel.rules.k_fold import KFoldBilevel
+from deepbilevel.rules.median_of_three import MedianOfThree
+from deepbilevel.rules.momentum import MomentumBilevel
 from tests.models import flat_grad
+
+
+def by(rule: Rule[Any]) -> Callable[..., GroupStep[Any]]:
+    """Return what makes a step by that rule."""
+    return partial(GroupStep, rule=rule)
+
 
 # What a group leaves to the next ones in these is their purpose.
 REMEMBERING: dict[str, Callable[..., GroupStep]] = {
-    "bilevel, momentum": partial(Bilevel, validation="momentum"),
-    "bilevel, momentum exact": partial(Bilevel, validation="momentum", solver="exact"),
-    "bilevel, momentum per layer": partial(Bilevel, validation="momentum", per_layer=True),
+    "bilevel, momentum": by(MomentumBilevel()),
+    "bilevel, momentum per layer": by(MomentumBilevel(per_layer=True)),
 }
 BILEVEL: dict[str, Callable[..., GroupStep]] = {
     "bilevel": Bilevel,
     "bilevel, no L1": partial(Bilevel, normalize=False),
     "bilevel, per layer": partial(Bilevel, per_layer=True),
-    "bilevel, exact": partial(Bilevel, solver="exact"),
-    "bilevel, exact per layer": partial(Bilevel, solver="exact", per_layer=True),
+    "bilevel, exact": by(ExactBilevel()),
+    "bilevel, exact per layer": by(ExactBilevel(per_layer=True)),
     "bilevel, absolute": partial(Bilevel, weighting="absolute"),
     "bilevel, clipped": partial(Bilevel, weighting="clipped"),
-    "bilevel, clipped exact": partial(Bilevel, weighting="clipped", solver="exact"),
     "bilevel, random": partial(Bilevel, weighting="random"),
     "bilevel, cosine": partial(Bilevel, weighting="cosine"),
-    "bilevel, k-fold": partial(Bilevel, validation="k-fold"),
-    "bilevel, k-fold per layer": partial(Bilevel, validation="k-fold", per_layer=True),
-    "bilevel, k-fold cosine": partial(Bilevel, validation="k-fold", weighting="cosine"),
+    "bilevel, k-fold": by(KFoldBilevel()),
+    "bilevel, k-fold per layer": by(KFoldBilevel(per_layer=True)),
+    "bilevel, k-fold cosine": by(KFoldBilevel(weighting="cosine")),
     **REMEMBERING,
 }
 
@@ -53,14 +64,14 @@ STEPS: dict[str, Callable[..., GroupStep]] = {
     "cross-validated, per layer": partial(CrossValidated, block="layer"),
     "cross-validated, whole model": partial(CrossValidated, block="model"),
     "cross-validated, shrinking updates": _shrinking_updates,
-    "and-mask": AndMask,
-    "and-mask, all": partial(AndMask, threshold=0.0),
-    "median of three": MedianOfThree,
-    "gsnr": GsnrWeighted,
-    "agreement filter": AgreementFilter,
-    "agreement filter, all": partial(AgreementFilter, max_cosine_distance=2.0),
-    "average": Average,
-    "average, first left out": partial(Average, leave_out=1),
+    "and-mask": by(AndMask()),
+    "and-mask, all": by(AndMask(threshold=0.0)),
+    "median of three": by(MedianOfThree()),
+    "gsnr": by(Gsnr()),
+    "agreement filter": by(AgreementFilter()),
+    "agreement filter, all": by(AgreementFilter(max_cosine_distance=2.0)),
+    "average": by(Uniform(use_validation=True)),
+    "average, first left out": by(Uniform()),
 }
 
 K = 4

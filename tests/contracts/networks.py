@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deepbilevel.networks import NETWORKS, build_network
+from deepbilevel_lab.networks import NETWORKS, build_network
 
 NUM_CLASSES = 7
 BATCH_SIZE = 2

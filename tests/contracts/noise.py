@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.noise import CATALOG, NoisyLabels, flip_by_matrix, flip_by_model
+from deepbilevel_lab.noise import CATALOG, NoisyLabels, flip_by_matrix, flip_by_model
 
 
 @dataclass(frozen=True)

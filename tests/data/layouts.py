@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from deepbilevel.data.cifar import CIFAR10, CIFAR100
+from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100
 from deepbilevel_paper.made_data import write_cifar, write_clothing1m, write_imagenet, write_voc
 
 RANDOM = np.random.RandomState(0)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from deepbilevel.data.decode import (
+from deepbilevel_lab.data.decode import (
     to_tensor,
 )
 

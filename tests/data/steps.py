@@ -5,8 +5,8 @@ import math
 import numpy as np
 import torch
 
-from deepbilevel.data.augment import Recipe
-from deepbilevel.data.augmentation import (
+from deepbilevel_lab.data.augment import Recipe
+from deepbilevel_lab.data.augmentation import (
     CenterCrop,
     HorizontalFlip,
     PadAndCrop,

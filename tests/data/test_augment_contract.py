@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from deepbilevel.data.augment import CIFAR10_CHANNELS, Recipe, find_recipe
-from deepbilevel.data.augmentation import (
+from deepbilevel_lab.data.augment import CIFAR10_CHANNELS, Recipe, find_recipe
+from deepbilevel_lab.data.augmentation import (
     CenterCrop,
     HorizontalFlip,
     NormalizeChannels,
@@ -17,7 +17,7 @@ from deepbilevel.data.augmentation import (
     ToUnit,
     permute_pixels,
 )
-from deepbilevel.data.augmentation.permutation import pixel_order
+from deepbilevel_lab.data.augmentation.permutation import pixel_order
 from tests.data.steps import GEOMETRY, RANDOM, STEPS, name_of, photos, seeded
 
 

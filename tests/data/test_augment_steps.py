@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from deepbilevel.data.augmentation import (
+from deepbilevel_lab.data.augmentation import (
     CenterCrop,
     HorizontalFlip,
     NormalizeChannels,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from deepbilevel.data import DATA_SETS, load_data
+from deepbilevel_lab.data import DATA_SETS, load_data
 from tests.contracts.data import assert_images_can_be_read, assert_is_a_data_set, assert_loaders_can_batch_it
 from tests.data.layouts import write
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from deepbilevel.data import load_data
-from deepbilevel.data.cifar import CIFAR10, CIFAR100, MADE_LIST
-from deepbilevel.data.pickles import read_batch
+from deepbilevel_lab.data import load_data
+from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, MADE_LIST
+from deepbilevel_lab.data.pickles import read_batch
 from deepbilevel_paper.made_data import make_picture
 from tests.data.layouts import write
 
@@ -185,7 +185,7 @@ def test_loading_needs_neither_pillow_nor_scikit_learn(cifar10):
     code = f"""
 import sys
 sys.modules["PIL"] = sys.modules["sklearn"] = None
-from deepbilevel.data.catalog import load_data
+from deepbilevel_lab.data.catalog import load_data
 assert len(load_data("cifar10", {str(cifar10)!r})) == 100
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from deepbilevel.data.decode import (
+from deepbilevel_lab.data.decode import (
     decode_rgb,
     random_crop,
     random_flip,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from deepbilevel.data.decode import (
+from deepbilevel_lab.data.decode import (
     decode_rgb,
     random_resized_crop,
     side_needed,
@@ -241,5 +241,5 @@ def test_a_missing_pillow_is_reported_with_the_install_line(monkeypatch):
 
 
 def test_the_module_itself_needs_no_pillow():
-    code = "import sys; sys.modules['PIL'] = None; import deepbilevel.data.decode"
+    code = "import sys; sys.modules['PIL'] = None; import deepbilevel_lab.data.decode"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn import datasets
 
-from deepbilevel.data import load_digits
+from deepbilevel_lab.data import load_digits
 
 
 def test_images_are_grey_8x8_in_the_unit_interval_with_a_label_each():

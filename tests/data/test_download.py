@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from deepbilevel.data.download import Archive, fetch_archive, unpack_archive
+from deepbilevel_lab.data.download import Archive, fetch_archive, unpack_archive
 
 CONTENT = bytes(range(256)) * 8192  # 2 MiB
 

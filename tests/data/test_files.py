@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from deepbilevel.data import load_data
-from deepbilevel.data.decode import random_resized_crop
-from deepbilevel.data.voc import CLASS_NAMES as OBJECTS
+from deepbilevel_lab.data import load_data
+from deepbilevel_lab.data.decode import random_resized_crop
+from deepbilevel_lab.data.voc import CLASS_NAMES as OBJECTS
 from tests.data.layouts import write
 
 

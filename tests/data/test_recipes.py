@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from deepbilevel.data.augment import CIFAR10_CHANNELS, CIFAR100_CHANNELS, RECIPES, find_recipe, permuted, preact
-from deepbilevel.data.augmentation import (
+from deepbilevel_lab.data.augment import CIFAR10_CHANNELS, CIFAR100_CHANNELS, RECIPES, find_recipe, permuted, preact
+from deepbilevel_lab.data.augmentation import (
     permute_pixels,
 )
 from tests.data.steps import SIZES, apply, photos, seeded, standardize_slowly

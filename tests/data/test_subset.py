@@ -8,8 +8,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deepbilevel.data.image_set import ImageSet, ImagesInMemory, ImagesOnDisk
-from deepbilevel.data.subset import choose_in_proportion, set_aside, take
+from deepbilevel_lab.data.image_set import ImageSet, ImagesInMemory, ImagesOnDisk
+from deepbilevel_lab.data.subset import choose_in_proportion, set_aside, take
 
 NAMES = tuple("abcd")
 

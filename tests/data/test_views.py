@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from deepbilevel.data.decode import resize_and_center_crop
-from deepbilevel.data.views import VIEWS, RandomArea, ResizedCrop, Thumbnail, View, find_view
+from deepbilevel_lab.data.decode import resize_and_center_crop
+from deepbilevel_lab.data.views import VIEWS, RandomArea, ResizedCrop, Thumbnail, View, find_view
 
 SIZES = [(64, 48), (48, 64), (40, 40), (200, 20)]
 RANDOM_VIEWS = ["random-area", "resized-crop"]

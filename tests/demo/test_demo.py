@@ -9,9 +9,10 @@ from contextlib import suppress
 
 import pytest
 
-from deepbilevel.demo.summary import conclude, summarize
-from deepbilevel.demo.training import METHODS, Curve, Setting, train
-from deepbilevel.demo.trials import run_trials
+from deepbilevel_lab.demo.picture import draw_curves
+from deepbilevel_lab.demo.summary import conclude, summarize
+from deepbilevel_lab.demo.training import METHODS, Curve, Setting, train
+from deepbilevel_lab.demo.trials import run_trials
 
 COMMAND = [sys.executable, "-m", "deepbilevel", "demo"]
 
@@ -28,6 +29,19 @@ def test_the_command_trains_prints_a_table_and_writes_picture_and_numbers(tmp_pa
     record = json.loads((out / "demo.json").read_text())
     assert {(c["method"], c["seed"]) for c in record["curves"]} == {(m, s) for m in METHODS for s in (0, 1)}
     assert all(len(c["test"]) == len(c["noisy_train"]) == 2 for c in record["curves"])
+
+
+@pytest.mark.parametrize(("seeds", "epochs"), [(3, 5), (1, 1)])
+def test_the_picture_has_a_line_and_a_band_for_every_method(seeds, epochs, tmp_path):
+    curves = [Curve(m, seed, [50.0 + seed] * epochs) for m in METHODS for seed in range(seeds)]
+    draw_curves(curves, Setting(epochs=epochs), tmp_path / "made" / "picture.svg")
+    drawn = (tmp_path / "made" / "picture.svg").read_text()
+    for name in ("SGD", "uniform weights (control)", "bilevel"):
+        assert f'data-label="{name}"' in drawn
+        assert f">{name}</text>" in drawn
+    assert drawn.count(' range"') == 3
+    assert f'data-y="{" ".join([f"{50 + (seeds - 1) / 2:g}"] * epochs)}"' in drawn
+    assert "50% wrong labels: " + ("one seed" if seeds == 1 else "mean and range of 3 seeds") in drawn
 
 
 def test_an_impossible_option_is_a_wrong_usage(tmp_path):

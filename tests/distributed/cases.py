@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import distributed as dist
@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from deepbilevel.distributed import share
 from tests.contracts.loop import STEPS
 from tests.models import NETWORKS, images
 
@@ -84,18 +85,18 @@ def train(
     shared_dropout: bool = False,
     wrapped: bool = False,
     channels_last: bool = False,
-    whole: bool = False,
+    spread: Literal["batches", "nothing"] = "batches",
     scaled: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
     """Train a few steps of SGD, on this process's share of every group, and return everything there is to compare."""
-    rank, size = (0, 1) if whole else place()
+    rank, size = place() if spread == "batches" else (0, 1)
     model = make_model(network, dtype)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     running = DistributedDataParallel(model) if wrapped and dist.is_initialized() else model
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=scaled)
-    step = STEPS[rule](running, num_batches=k, scaler=scaler, **settings)
+    step = share(STEPS[rule](running, num_batches=k, scaler=scaler, **settings), spread)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
     # Masks that are shared come from the first process, whatever the others' random numbers are.
     torch.manual_seed(1 + rank if shared_dropout else 1)

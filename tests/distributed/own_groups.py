@@ -1,13 +1,14 @@
 """Every process with a group of its own, and what one process makes of the same groups."""
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import distributed as dist
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from deepbilevel.distributed import share
 from tests.contracts.loop import STEPS
 from tests.distributed.cases import NAN, group, make_model, place
 
@@ -29,6 +30,7 @@ class Trainer:
         bad_rank: int = 1,
         wrapped: bool = False,
         scaled: bool = False,
+        spread: Literal["groups", "nothing"] = "nothing",
         **settings: Any,
     ) -> None:
         self.rank, self.size, self.k, self.network, self.dtype = rank, size, k, network, dtype
@@ -36,9 +38,11 @@ class Trainer:
         self.model = make_model(network, dtype)
         self.running = DistributedDataParallel(self.model) if wrapped and dist.is_initialized() else self.model
         self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=scaled)
-        self.step = STEPS[rule](self.running, num_batches=k, scaler=self.scaler, **settings)
-        adam = getattr(self.step, "_optimizer", None)  # whose updates the step shrinks
-        self.optimizer = adam or torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+        self.step = share(STEPS[rule](self.running, num_batches=k, scaler=self.scaler, **settings), spread)
+        # The step knows the one whose updates it shrinks, if it does.
+        self.optimizer = self.step.optimizer or torch.optim.SGD(
+            self.model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3
+        )
 
     def collect(self, number: int) -> dict[str, Any]:
         """Run one group, fill ``.grad`` and return the report."""
@@ -121,7 +125,7 @@ def _average_statistics(trainers: list[Trainer]) -> None:
 
 
 def _average_factors(trainers: list[Trainer]) -> None:
-    updates = [getattr(trainer.step, "_updates", None) for trainer in trainers]
+    updates = [trainer.step._updates for trainer in trainers]
     if updates[0] is not None:
         means = {p: sum(each.factors[p] for each in updates) / len(updates) for p in updates[0].factors}
         for each in updates:

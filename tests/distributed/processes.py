@@ -21,7 +21,7 @@ class Processes:
         context = multiprocessing.get_context("forkserver")
         # Once for all processes.
         context.set_forkserver_preload(
-            ["torch.distributed.fsdp", "deepbilevel.training.run", "filelock", "sklearn.datasets"]
+            ["torch.distributed.fsdp", "deepbilevel_lab.training.run", "filelock", "sklearn.datasets"]
         )
         self._ends, self._processes = [], []
         for rank in range(size):

@@ -104,7 +104,7 @@ def test_channels_last_stays_channels_last(two):
 
 
 def test_a_process_that_opts_out_works_on_whole_groups_of_its_own(two):
-    for result in two.run(train, rule="bilevel", k=4, whole=True, process_group=False):
+    for result in two.run(train, rule="bilevel", k=4, spread="nothing"):
         equal(result, train("bilevel", k=4))
 
 

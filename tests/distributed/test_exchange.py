@@ -9,26 +9,27 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile
 
 from deepbilevel import Bilevel
-from deepbilevel.distributed import ranks
-from tests.contracts.loop import STEPS
+from deepbilevel.distributed import ranks, share
+from deepbilevel.rules.average import Sgd
+from tests.contracts.loop import STEPS, by
 from tests.distributed.cases import group, make_model, place, train
 from tests.distributed.test_equality import equal, same
 
 SENT = ("all_reduce", "broadcast", "all_gather")
 
 
-def one_group(model, step, k, seed, spread=None):
-    rank, size = place() if spread is None else (0, 1)
+def one_group(model, step, k, seed, spread="batches"):
+    rank, size = place() if spread == "batches" else (0, 1)
     for x, y in group(k, seed, "BatchNorm-like", torch.float64)[rank::size]:
         step.backward(F.cross_entropy(model(x), y))
     return step.fill()
 
 
-def count_messages(rule, k, wrapped=False, step_before=True, spread=None):
+def count_messages(rule, k, wrapped=False, step_before=True, spread="batches"):
     """Return the bytes of each message of a step, the second one, and how many torch itself has seen."""
     model = make_model("BatchNorm-like")
     running = DistributedDataParallel(model) if wrapped else model
-    step = STEPS[rule](running, num_batches=k, spread=spread)
+    step = share(STEPS[rule](running, num_batches=k), spread)
     if step_before:  # the first step compares the parameters, once
         one_group(running, step, k, seed=0, spread=spread)
     sent = []
@@ -62,7 +63,8 @@ def test_a_step_sends_two_vectors_of_the_models_size_and_one_small_message(sever
     parameters, more = sizes()
     for k in (4, 8):
         for sent, seen in several.run(count_messages, rule="bilevel", k=k):
-            assert sent == [parameters, 8 * k * 6, parameters + more]  # five numbers per mini-batch, one per BatchNorm
+            # Of a mini-batch its loss, three numbers of the rule, and one per BatchNorm.
+            assert sent == [parameters, 8 * k * 5, parameters + more]
             assert seen == 3
 
 
@@ -84,7 +86,7 @@ def test_large_models_travel_in_buckets_of_which_each_number_is_sent_once(two, r
         assert sum(in_parts) == sum(sent)
         assert len(in_parts) == seen > len(sent) + 4
         largest = max(8 * parameter.numel() for parameter in make_model("BatchNorm-like").parameters())
-        assert max(in_parts) <= max(200, largest, 8 * 4 * 6)
+        assert max(in_parts) <= max(200, largest, 8 * 4 * 5)
     for result in two.run(in_small_buckets, call=train, rule=rule, k=4):
         same(result, train(rule=rule, k=4))
 
@@ -118,7 +120,7 @@ def refusal(make, **arguments):
 def step_at_once(spread):
     model = make_model("BatchNorm-like")
     batches = group(4, 0, "BatchNorm-like", torch.float64)
-    Bilevel(model, num_batches=4, spread=spread).step_at_once(batches, lambda batch: model(batch[0]).sum(1))
+    share(Bilevel(model, num_batches=4), spread).step_at_once(batches, lambda batch: model(batch[0]).sum(1))
 
 
 @pytest.mark.parametrize("spread", ["batches", "groups"])
@@ -131,17 +133,18 @@ def build_rule(rule, k=4, bare=False, layer=None):
     model = make_model("BatchNorm-like")
     if layer is not None:
         model.more = layer
-    STEPS[rule](model.parameters() if bare else model, num_batches=k)
+    make = by(Sgd()) if rule == "sgd" else STEPS[rule]
+    share(make(model.parameters() if bare else model, num_batches=k), "batches")
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         ({"rule": "bilevel", "k": 2}, "num_batches=2 mini-batches cannot be spread over 3 processes"),
-        ({"rule": "average", "k": 1}, "start at most 1 processes"),
-        ({"rule": "bilevel, exact"}, "solver='exact' compares gradients of different processes"),
-        ({"rule": "bilevel, k-fold"}, "validation='k-fold' compares gradients of different processes"),
-        ({"rule": "agreement filter"}, "AgreementFilter compares gradients of different processes"),
+        ({"rule": "sgd", "k": 1}, "start at most 1 processes"),
+        ({"rule": "bilevel, exact"}, "rule exact compares gradients of different processes"),
+        ({"rule": "bilevel, k-fold"}, "rule k-fold compares gradients of different processes"),
+        ({"rule": "agreement filter"}, "rule agreement-filter compares gradients of different processes"),
         ({"rule": "bilevel", "bare": True}, "needs the model itself"),
         ({"rule": "bilevel", "layer": nn.SyncBatchNorm(2)}, "has SyncBatchNorm"),
         ({"rule": "bilevel", "layer": nn.InstanceNorm2d(2, track_running_stats=True)}, "has an InstanceNorm"),
@@ -151,10 +154,10 @@ def test_what_cannot_be_spread_is_refused_by_all(three, arguments, reason):
     for said in three.run(refusal, make=build_rule, **arguments):
         assert reason in said
         if "Norm" not in reason or "Instance" in reason:
-            assert "process_group=False" in said
+            assert "'nothing')" in said
 
 
-def start_unequal(what, spread=None):
+def start_unequal(what, spread="batches"):
     model = make_model("BatchNorm-like")
     if what == "values" and place()[0] == 1:
         model.head.bias.data[0] += 1e-9
@@ -165,7 +168,8 @@ def start_unequal(what, spread=None):
     if what == "frozen" and place()[0] == 1:
         model.stem.weight.requires_grad_(False)
     mu = 0.02 if what == "settings" and place()[0] == 1 else 0.01
-    step = Bilevel(model, num_batches=4, mu=mu, spread=None if what == "spread" and place()[0] == 1 else spread)
+    own_spread = "batches" if what == "spread" and place()[0] == 1 else spread
+    step = share(Bilevel(model, num_batches=4, mu=mu), own_spread)
     one_group(model, step, 4, seed=0, spread=spread)
 
 
@@ -190,13 +194,15 @@ def train_in_part():
     both = dist.new_group([1, 2])
     rank = dist.get_rank()
     model = make_model("BatchNorm-like")
-    step = Bilevel(model, num_batches=5, process_group=both if rank else False)
+    step = Bilevel(model, num_batches=5)
+    step = share(step, "batches", process_group=both) if rank else share(step, "nothing")
     batches = group(5, 0, "BatchNorm-like", torch.float64)
     for x, y in batches[rank - 1 :: 2] if rank else batches:
         step.backward(F.cross_entropy(model(x), y))
     step.fill()
+    again = Bilevel(model, num_batches=5)
     return [p.grad for p in model.parameters()], refusal(
-        Bilevel, model_or_parameters=model, num_batches=5, **({} if rank else {"process_group": both})
+        share, step_or_sampler=again, spread="batches", process_group=None if rank else both
     )
 
 
@@ -212,7 +218,7 @@ def test_a_part_of_the_processes_may_share_a_group(three):
 def disturb(how):
     """Train a group, do something, train another one; return what the model has then."""
     model = make_model("BatchNorm-like")
-    step = Bilevel(model, num_batches=5)
+    step = share(Bilevel(model, num_batches=5), "batches")
     one_group(model, step, 5, seed=0)
     if how == "reset":
         rank, size = place()
@@ -221,6 +227,9 @@ def disturb(how):
         before = {name: each.clone() for name, each in model.state_dict().items()}
         step.reset()
         assert dist.is_initialized() != torch.equal(before["block.0.running_mean"], model.block[0].running_mean)
+    if how == "fail":  # a second attempt follows
+        said = refusal(step.backward, loss=nn.Linear(1, 1, dtype=torch.float64)(torch.ones(1, dtype=torch.float64)))
+        assert "does not depend on any of the parameters given" in said
     if how == "load":
         other = make_model("BatchNorm-like")
         other.block[0].running_mean.fill_(3.0)
@@ -231,6 +240,11 @@ def disturb(how):
         model.train()
     one_group(model, step, 5, seed=1)
     return [p.grad for p in model.parameters()], dict(model.state_dict())
+
+
+def test_a_backward_pass_that_is_refused_can_be_repeated(several):
+    for result in several.run(disturb, how="fail"):
+        same(list(result), list(disturb("nothing")))
 
 
 @pytest.mark.parametrize("how", ["load", "evaluate"])
@@ -247,14 +261,28 @@ def test_a_reset_takes_statistics_back_to_the_start_of_the_group_so_that_they_st
         equal(list(result), list(undisturbed[0]))
 
 
-def settings_after_loading():
+def go_on(state=None, spread="batches", shared_first=True):
+    """Train two groups, or the second one after a state; return the state after the first, and the gradient."""
     model = make_model("BatchNorm-like")
-    step = Bilevel(model, num_batches=4)
-    step.load_state_dict(Bilevel(model, num_batches=6).state_dict())
-    return step.num_batches, refusal(step.load_state_dict, state=step.state_dict() | {"num_batches": 2})
+    step = STEPS["bilevel, momentum"](model, num_batches=5)
+    if shared_first:
+        step = share(step, spread)
+    if state is None:
+        one_group(model, step, 5, seed=0, spread=spread)
+        state = step.state_dict()
+    step.load_state_dict(state)
+    step = step if shared_first else share(step, spread)
+    one_group(model, step, 5, seed=1, spread=spread)
+    return state, [p.grad for p in model.parameters()], refusal(step.load_state_dict, state=state | {"num_batches": 4})
 
 
-def test_a_loaded_state_is_spread_anew(three):
-    for num_batches, said in three.run(settings_after_loading):
-        assert num_batches == 6
-        assert "cannot be spread over 3 processes" in said
+def test_a_state_moves_between_any_numbers_of_processes(two, three):
+    state, gradients, _ = go_on()
+    assert state["memory"]["average"]
+    for shared_first in (True, False):
+        for theirs, resumed, said in three.run(go_on, state=two.run(go_on)[0][0], shared_first=shared_first):
+            same(theirs, state)
+            same(resumed, gradients)
+            assert "num_batches=4" in said
+            assert "build the step with the same rule and settings" in said
+    same(go_on(state=three.run(go_on)[2][0])[1], gradients)

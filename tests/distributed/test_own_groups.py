@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from deepbilevel import Bilevel, CrossValidated, MatchedGroups
+from deepbilevel.distributed import share
 from tests.contracts.loop import STEPS
 from tests.distributed.cases import group, make_model, place
 from tests.distributed.own_groups import train_by_hand, train_own_groups
@@ -99,7 +100,7 @@ def test_a_step_sends_one_vector_of_the_models_size_and_nothing_else(two, rule, 
 def broken_off():
     """Drop a group half-way and train another one; return what the model has then."""
     model = make_model("BatchNorm-like")
-    step = Bilevel(model, num_batches=4, spread="groups")
+    step = share(Bilevel(model, num_batches=4), "groups")
     for x, y in group(4, 7 + place()[0], "BatchNorm-like", torch.float64)[: 1 + place()[0]]:
         step.backward(F.cross_entropy(model(x), y))
     step.reset()
@@ -120,9 +121,10 @@ def test_different_starts_are_refused_before_anything_is_sent(two, what, reason)
 
 
 def disagree(of_sampler, of_step, rule=Bilevel):
-    groups = [MatchedGroups([0, 1] * 20, num_batches=4, batch_size=2, seed=0, spread=each) for each in of_sampler]
+    whole = MatchedGroups([0, 1] * 20, num_batches=4, batch_size=2, seed=0)
+    groups = [share(whole, each) for each in of_sampler]
     model = make_model("BatchNorm-like")
-    step = rule(model, num_batches=4, spread=of_step)
+    step = share(rule(model, num_batches=4), of_step)
     step.backward(model(group(1, 0, "BatchNorm-like", torch.float64)[0][0]).sum())
     return groups
 
@@ -130,19 +132,21 @@ def disagree(of_sampler, of_step, rule=Bilevel):
 @pytest.mark.parametrize(
     ("of_sampler", "of_step", "agree"),
     [
-        (["batches"], None, True),
+        (["batches"], "batches", True),
         (["batches"], "groups", False),
-        (["groups"], None, False),
+        (["groups"], "batches", False),
         (["groups"], "groups", True),
         (["batches", "groups"], "groups", True),
         ([], "groups", True),
+        (["nothing"], "groups", True),
+        (["groups"], "nothing", True),
     ],
 )
 def test_a_sampler_that_deals_out_otherwise_is_refused(two, of_sampler, of_step, agree):
     for rule in (Bilevel, CrossValidated):
         for said in two.run(refusal, make=disagree, of_sampler=of_sampler, of_step=of_step, rule=rule):
             assert (said is None) == agree
-            assert agree or "make both with the same" in said
+            assert agree or "pass the same to both calls of share()" in said
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from deepbilevel import MatchedGroups
-from deepbilevel.sampling.own_part import OwnPart
+from deepbilevel.distributed import share
+from deepbilevel.sampling.draws import Part
 from tests.distributed.cases import place
 from tests.distributed.test_exchange import refusal
 
@@ -14,8 +15,8 @@ LABELS = [i % 3 for i in range(64)]
 NUM_GROUPS = 6
 
 
-def sampler(num_batches=K, **settings):
-    return MatchedGroups(LABELS, num_batches=num_batches, batch_size=SIZE, seed=3, **settings)
+def sampler(spread="batches", num_batches=K):
+    return share(MatchedGroups(LABELS, num_batches=num_batches, batch_size=SIZE, seed=3), spread)
 
 
 def take(state=None, num_groups=2 * NUM_GROUPS):
@@ -73,7 +74,7 @@ def test_groups_that_training_has_finished_are_counted_over_all_processes(three)
 
 
 def build_sampler(num_batches):
-    sampler(num_batches)
+    sampler(num_batches=num_batches)
 
 
 def test_groups_with_too_few_mini_batches_are_refused(three):
@@ -81,11 +82,12 @@ def test_groups_with_too_few_mini_batches_are_refused(three):
         assert "num_batches=2 mini-batches cannot be spread over 3 processes" in said
 
 
-def take_parts(spread, state=None, num_epochs=2, **settings):
+def take_parts(spread, state=None, num_epochs=2, shared_first=True):
     """Return the mini-batches of the next epochs, group by group, and the state after each group."""
-    groups = sampler(spread=spread, **settings)
+    groups = sampler(spread) if shared_first else sampler("nothing")
     if state is not None:
         groups.load_state_dict(state)
+    groups = groups if shared_first else share(groups, spread)
     taken, states, batches = [], [], []
     for _ in range(num_epochs):
         for batch in groups:
@@ -112,7 +114,7 @@ def test_processes_with_groups_of_their_own_take_turns(several):
 
 def in_rounds_of_four(num_epochs=2):
     """What the groups of an epoch are to the fourth of four processes: two of six are left over."""
-    part = OwnPart(3, 4, "groups", K)
+    part = Part(3, 4, "groups", K)
     groups = sampler()
     return [part.of_epoch(groups._epoch(epoch)).tolist() for epoch in range(num_epochs)]
 
@@ -123,29 +125,30 @@ def test_what_is_left_over_at_the_end_of_an_epoch_is_left_out():
 
 
 def build_larger(batch_size):
-    MatchedGroups(LABELS, num_batches=K, batch_size=batch_size, seed=3, spread="groups")
+    share(MatchedGroups(LABELS, num_batches=K, batch_size=batch_size, seed=3), "groups")
 
 
 def test_every_process_needs_a_group(three):
     assert three.run(refusal, make=build_larger, batch_size=4) == [None] * 3
     for said in three.run(refusal, make=build_larger, batch_size=6):
-        assert "spread='groups' over 3 processes needs a group for each, but there are images for 2" in said
+        assert "share(..., 'groups') over 3 processes needs a group for each, but there are images for 2" in said
 
 
 @pytest.mark.parametrize(("done", "next_group"), [(2, 2), (3, 4), (4, 4), (5, NUM_GROUPS), (6, NUM_GROUPS)])
 def test_a_state_of_one_process_goes_on_with_the_next_whole_round(two, done, next_group):
     groups, states, _ = take_parts("batches")
     end = NUM_GROUPS if next_group < NUM_GROUPS else 2 * NUM_GROUPS
-    answers = two.run(take_parts, spread="groups", state=states[done - 1], num_epochs=1)
-    taken = [each for pair in zip(*(taken for taken, _, _ in answers), strict=True) for each in pair]
-    assert taken == groups[next_group:end]
+    for first in (True, False):
+        answers = two.run(take_parts, spread="groups", state=states[done - 1], num_epochs=1, shared_first=first)
+        taken = [each for pair in zip(*(taken for taken, _, _ in answers), strict=True) for each in pair]
+        assert taken == groups[next_group:end]
 
 
 def resumed_in_mid_group():
-    groups = sampler(spread="groups")
+    groups = sampler("groups")
     batches = iter(groups)
     before = [next(batches) for _ in range(K + 2)]
-    other = sampler(spread="groups")
+    other = sampler("groups")
     other.load_state_dict(groups.state_dict())
     return before + list(other)
 
@@ -167,7 +170,7 @@ def test_images_of_every_mini_batch_are_dealt_out_and_their_labels_still_match(t
 
 
 def build_uneven():
-    sampler(spread="images")
+    sampler("images")
 
 
 def test_images_that_cannot_be_dealt_out_evenly_are_refused(three):
@@ -175,13 +178,8 @@ def test_images_that_cannot_be_dealt_out_evenly_are_refused(three):
         assert "batch_size=2 images cannot be spread evenly over 3 processes" in said
 
 
-def test_other_words_are_refused():
-    with pytest.raises(ValueError, match="spread must be one of 'batches', 'groups', 'images', got 'group'"):
-        sampler(spread="group")
-
-
 def whole_groups():
-    return list(sampler(process_group=False))
+    return list(sampler("nothing"))
 
 
 def test_a_process_that_opts_out_gets_whole_groups(two):

@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.nn import functional as F
 
 from deepbilevel import Bilevel, MatchedGroups
+from deepbilevel.distributed import share
 from tests.contracts.loop import STEPS
 from tests.distributed.cases import NAN, place
 from tests.distributed.test_equality import equal, same
@@ -59,9 +60,8 @@ def train_sharded(rule, steps=3, bad=(), only=None, **settings):
     """Train on this process's images of every mini-batch and return everything there is to compare, in one piece."""
     rank, size = place()
     model = make_sharded(only)
-    step = STEPS[rule](model, num_batches=K, **settings)
-    adam = getattr(step, "_optimizer", None)
-    optimizer = adam or torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    step = share(STEPS[rule](model, num_batches=K, **settings), "images")
+    optimizer = step.optimizer or torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     gradients, reports = [], []
     for seed in range(steps):
         for i, (x, y) in enumerate(images(seed)):
@@ -110,7 +110,7 @@ def test_a_mini_batch_that_is_bad_in_one_process_is_bad(two, rule, bad):
 def count_small_messages(rule):
     """Return how many numbers are in each message of ours, of the second step."""
     model = make_sharded()
-    step = STEPS[rule](model, num_batches=K)
+    step = share(STEPS[rule](model, num_batches=K), "images")
     sent = []
     originals = {name: getattr(dist, name) for name in SENT}
 
@@ -154,7 +154,7 @@ def cut_columns(parameter):
     return Shard(1) if parameter.dim() > 1 else Shard(0)
 
 
-def build(rule="bilevel", cut="rows", bare=False, **settings):
+def build(rule="bilevel", cut="rows", bare=False, spread="images", in_group=False, **settings):
     flat = init_device_mesh("cpu", (2,))
     if cut == "rows":
         model = make_sharded()
@@ -164,22 +164,24 @@ def build(rule="bilevel", cut="rows", bare=False, **settings):
         model = nn.Sequential(fully_shard(nn.Linear(4, 3), mesh=flat), nn.Linear(3, 1))
     else:
         model = fully_shard(nn.Linear(4, 3), mesh=init_device_mesh("cpu", (2, 1), mesh_dim_names=("copies", "shards")))
-    STEPS[rule](model.parameters() if bare else model, num_batches=K, **settings)
+    step = STEPS[rule](model.parameters() if bare else model, num_batches=K, **settings)
+    share(step, spread, process_group=dist.group.WORLD if in_group else None)
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         ({"rule": "bilevel, random"}, "weighting='random' draws numbers in each process"),
-        ({"rule": "gsnr"}, "GsnrWeighted takes means over whole parameters"),
-        ({"spread": "groups"}, "spread='groups' does not fit parameters that are sharded"),
-        ({"spread": "batches"}, "give spread='images' to MatchedGroups"),
-        ({"process_group": False}, "process_group=False does not fit"),
+        ({"rule": "gsnr"}, "GSNR takes means over whole parameters"),
+        ({"spread": "groups"}, "spread='groups' and process_group=None do not fit parameters that are sharded"),
+        ({"spread": "batches"}, "take share(..., 'images') for step and sampler"),
+        ({"spread": "nothing"}, "spread='nothing' and process_group=None do not fit"),
+        ({"in_group": True}, "leave process_group out"),
         ({"scaler": torch.amp.GradScaler("cpu")}, "scaler keeps a loss scale in each process"),
         ({"rule": "cross-validated, per filter", "cut": "columns"}, "all weights of an output channel"),
         ({"cut": "in part"}, "some parameters are sharded and others are not"),
         ({"cut": "in two ways"}, "over a mesh of 2 dimensions"),
-        ({"spread": "images"}, None),
+        ({}, None),
         ({"cut": "columns"}, None),
         ({"bare": True}, None),
     ],
@@ -189,17 +191,17 @@ def test_what_needs_whole_parameters_is_refused(two, arguments, reason):
         assert said is None if reason is None else reason in said
 
 
-def start(spread=None, mu=False):
-    groups = MatchedGroups([0, 1] * 20, num_batches=K, batch_size=2, seed=0, **({"spread": spread} if spread else {}))
+def start(spread, mu=False):
+    groups = share(MatchedGroups([0, 1] * 20, num_batches=K, batch_size=2, seed=0), spread)
     model = make_sharded()
-    step = Bilevel(model, num_batches=K, mu=0.1 if mu and place()[0] else 0.01)
+    step = share(Bilevel(model, num_batches=K, mu=0.1 if mu and place()[0] else 0.01), "images")
     step.backward(F.mse_loss(model(images(0)[0][0]), images(0)[0][1]))
     return groups
 
 
 def test_sampler_and_settings_must_fit(two):
-    for said in two.run(refusal, make=start):
-        assert "expects spread='images', because its parameters are sharded, but MatchedGroups was made with" in said
+    for said in two.run(refusal, make=start, spread="batches"):
+        assert "this step shares 'images', but MatchedGroups is shared with 'batches'; pass the same to both" in said
     assert two.run(refusal, make=start, spread="images") == [None, None]
     for said in two.run(refusal, make=start, spread="images", mu=True):
         assert "build model and rule alike" in said
@@ -211,14 +213,14 @@ def resume(rule="bilevel, momentum"):
     gradients = []
     for resumed in (False, True):
         model = make_sharded()
-        step = STEPS[rule](model, num_batches=K)
+        step = share(STEPS[rule](model, num_batches=K), "images")
         for seed in range(2):
             for x, y in images(seed):
                 step.backward(F.mse_loss(model(x[rank::size]), y[rank::size]))
             step.fill()
             if resumed:
                 state = step.state_dict()
-                step = STEPS[rule](model, num_batches=K)
+                step = share(STEPS[rule](model, num_batches=K), "images")
                 step.load_state_dict(state)
         gradients.append([None if p.grad is None else whole(p.grad) for p in model.parameters()])
     return gradients

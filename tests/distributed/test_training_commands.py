@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 from torch.distributed import TCPStore
 
-from deepbilevel.distributed import Launch
+from deepbilevel_lab.processes import Launch
 from tests.training.commands import DIGITS, Command, only_folder, outcome
 from tests.training.test_packing import same
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepbilevel.distributed import find_processes
-from deepbilevel.training.build import build
-from deepbilevel.training.defaults import default_spec
-from deepbilevel.training.evaluation import predict
-from deepbilevel.training.loop import DivergedError, TrainingLoop
+from deepbilevel_lab.processes import find_processes
+from deepbilevel_lab.training.build import build
+from deepbilevel_lab.training.defaults import default_spec
+from deepbilevel_lab.training.evaluation import predict
+from deepbilevel_lab.training.loop import DivergedError, TrainingLoop
 from tests.data.layouts import write_jpeg
 from tests.distributed.test_equality import equal, same
 from tests.training.test_combinations import digits
@@ -20,7 +20,7 @@ CERTAIN = {"network__dropout": 0.0}
 ADAM = {"optimizer": "Adam", "optimizer__lr": 0.001}
 RUNS = {
     "bilevel": CERTAIN,
-    "shared dropout, averaged validation": {"method__shared_dropout": True, "method__validation": "momentum"},
+    "shared dropout, averaged validation": {"shared_dropout": True, "method": "momentum"},
     "random weights, a holdout": {**CERTAIN, "method__weighting": "random", "group__holdout": 0.2},
     "per layer, mixed": {**CERTAIN, "method__per_layer": True, "mixing": "mixup"},
     "cross-validated with Adam": {**CERTAIN, "method": "cross-validated", "method__shrink": "update", **ADAM},

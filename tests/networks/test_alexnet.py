@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from deepbilevel.networks import alexnet
+from deepbilevel_lab.networks import alexnet
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbilevel.networks import NETWORKS, NetworkEntry, build_network, cifarnet
+from deepbilevel_lab.networks import NETWORKS, NetworkEntry, build_network, cifarnet
 
 
 def test_every_entry_is_complete():

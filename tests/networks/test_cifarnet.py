@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.networks import cifarnet
+from deepbilevel_lab.networks import cifarnet
 
 
 @pytest.mark.parametrize(("num_classes", "expected"), [(10, 1_387_786), (100, 1_405_156)])

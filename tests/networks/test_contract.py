@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from deepbilevel.networks import NETWORKS, build_network
+from deepbilevel_lab.networks import NETWORKS, build_network
 from tests.contracts import networks as contract
 from tests.contracts.networks import every_network, every_network_compared
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.networks import digit_cnn
+from deepbilevel_lab.networks import digit_cnn
 
 
 @pytest.mark.parametrize(("num_classes", "expected"), [(10, 71_754), (2, 70_722)])

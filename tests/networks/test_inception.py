@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from deepbilevel.networks import inception, inception_half, inception_zhang
-from deepbilevel.networks.batch_norm import ShiftBatchNorm2d
-from deepbilevel.networks.inception import DownModule, InceptionModule
+from deepbilevel_lab.networks import inception, inception_half, inception_zhang
+from deepbilevel_lab.networks.batch_norm import ShiftBatchNorm2d
+from deepbilevel_lab.networks.inception import DownModule, InceptionModule
 
 both_versions = pytest.mark.parametrize("build", [inception, inception_zhang])
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.networks import preact_resnet18
-from deepbilevel.networks.preact_resnet import PreActBlock
+from deepbilevel_lab.networks import preact_resnet18
+from deepbilevel_lab.networks.preact_resnet import PreActBlock
 
 
 @pytest.mark.parametrize(("num_classes", "expected"), [(10, 11_171_274), (100, 11_217_444)])

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 from torch.nn import functional as F
 
-from deepbilevel.networks import load_resnet50, resnet50
+from deepbilevel_lab.networks import load_resnet50, resnet50
 
 STAGES = {"layer1": (64, 3), "layer2": (128, 4), "layer3": (256, 6), "layer4": (512, 3)}
 
@@ -165,7 +165,7 @@ WRONG = {
 @pytest.mark.parametrize(("change", "complaint"), WRONG.values(), ids=WRONG)
 def test_a_file_that_does_not_fit_is_refused_by_name(weights, monkeypatch, change, complaint):
     # The package's attribute of this name is the function.
-    module = import_module("deepbilevel.networks.resnet50")
+    module = import_module("deepbilevel_lab.networks.resnet50")
     monkeypatch.setattr(module, "read_weights", lambda _: change(weights))
     # Also where its classifier would be replaced: a file of another network must not pass for this one.
     with pytest.raises(ValueError, match=f"the weights of 'given.pth' do not fit ResNet50: .*{complaint}"):

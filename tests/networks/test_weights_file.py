@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from deepbilevel.networks.weights_file import fill_network, read_weights
+from deepbilevel_lab.networks.weights_file import fill_network, read_weights
 
 
 def small_network() -> nn.Sequential:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deepbilevel.noise import Provenance, flip_uniformly, save_noisy_labels
+from deepbilevel_lab.noise import Provenance, flip_uniformly, save_noisy_labels
 from tests.contracts.noise import clean_labels_of
 
 NOISY = flip_uniformly(clean_labels_of([20, 30, 40]), 0.4, num_classes=4, seed=5)

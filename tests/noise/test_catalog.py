@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepbilevel.noise import CATALOG, NoiseSpec, parse_noise
+from deepbilevel_lab.noise import CATALOG, NoiseSpec, parse_noise
 from tests.contracts.noise import clean_labels_of, rates
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from deepbilevel.noise import CATALOG
+from deepbilevel_lab.noise import CATALOG
 from tests.contracts.noise import (
     NOISES,
     assert_consistent,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deepbilevel
-from deepbilevel.noise import NoisyLabels, Provenance, flip_uniformly, load_noisy_labels, save_noisy_labels
+from deepbilevel_lab.noise import NoisyLabels, Provenance, flip_uniformly, load_noisy_labels, save_noisy_labels
 from tests.noise.saved import NOISY, PROVENANCE, entries_of, save_in
 
 

@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from deepbilevel.noise import files, load_noisy_labels
+from deepbilevel_lab.noise import files, load_noisy_labels
 from tests.noise.saved import NOISY, PROVENANCE, entries_of, save_in
 
 NOT_SOUND = "labels.npz is not a sound file of noisy labels: "

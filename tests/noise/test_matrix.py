@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepbilevel.noise import flip_by_matrix
+from deepbilevel_lab.noise import flip_by_matrix
 from tests.contracts.noise import chi_square, clean_labels_of, confusion_of
 
 LOPSIDED = np.array([[0.5, 0.3, 0.2, 0.0], [0.0, 1.0, 0.0, 0.0], [0.1, 0.1, 0.1, 0.7], [0.25, 0.25, 0.25, 0.25]])
@@ -51,7 +51,7 @@ def test_the_ends_of_the_random_numbers_give_labels_that_are_possible(monkeypatc
         def random_sample(self, size):
             return np.array([0.0, np.nextafter(1, 0)])
 
-    monkeypatch.setattr("deepbilevel.noise.matrix.random_numbers", lambda _: Ends())
+    monkeypatch.setattr("deepbilevel_lab.noise.matrix.random_numbers", lambda _: Ends())
     assert flip_by_matrix([0, 0], [row, *np.eye(4)[1:]], seed=0).labels.tolist() == [lowest, highest]
 
 

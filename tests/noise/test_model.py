@@ -9,7 +9,7 @@ from sklearn import datasets
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.noise import flip_by_model, flip_uniformly
+from deepbilevel_lab.noise import flip_by_model, flip_uniformly
 from tests.contracts.noise import chi_square, confusion_of
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.noise import flip_by_model
+from deepbilevel_lab.noise import flip_by_model
 
 NUM_IMAGES, WIDTH = 60, 8
 

@@ -1,13 +1,11 @@
 """What noisy labels say about themselves."""
 
-import subprocess
-import sys
 from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
 
-from deepbilevel.noise import NoisyLabels, flip_uniformly
+from deepbilevel_lab.noise import NoisyLabels, flip_uniformly
 
 
 def test_rates_are_counted_by_the_true_class():
@@ -67,16 +65,3 @@ def test_labels_are_copies_and_fields_are_fixed():
 def test_impossible_labels_are_refused(labels, clean_labels, message):
     with pytest.raises(ValueError, match=message):
         NoisyLabels(labels, clean_labels, 2)
-
-
-def test_a_command_can_read_its_noise_without_waiting_for_torch():
-    program = "import sys; from deepbilevel.noise import parse_noise; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-def test_the_room_knows_what_it_does_not_have():
-    import deepbilevel.noise
-
-    assert callable(deepbilevel.noise.flip_by_model)
-    with pytest.raises(AttributeError, match="has no attribute 'flip_by_magic'"):
-        _ = deepbilevel.noise.flip_by_magic

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deepbilevel.noise import flip_symmetrically, flip_to_next
+from deepbilevel_lab.noise import flip_symmetrically, flip_to_next
 from tests.contracts.noise import chi_square, clean_labels_of, confusion_of
 
 

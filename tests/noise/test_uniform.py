@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from deepbilevel.noise import flip_uniformly
+from deepbilevel_lab.noise import flip_uniformly
 from tests.contracts.noise import chi_square, clean_labels_of, confusion_of
 
 

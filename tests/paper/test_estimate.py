@@ -7,11 +7,11 @@ from itertools import count
 import pytest
 import torch
 
-from deepbilevel.methods import SgdSpec
-from deepbilevel.sampling.spec import GroupSpec
-from deepbilevel.training import default_spec
-from deepbilevel.training.build import build
-from deepbilevel.training.loop import TrainingLoop
+from deepbilevel.rules.average import Sgd
+from deepbilevel_lab.training import default_spec
+from deepbilevel_lab.training.build import build
+from deepbilevel_lab.training.groups import GroupSpec
+from deepbilevel_lab.training.loop import TrainingLoop
 from deepbilevel_paper import find_experiment
 from deepbilevel_paper.estimate import Probe, evaluated_images, sample_visits
 from deepbilevel_paper.made_data import make_data
@@ -60,7 +60,7 @@ def test_hours_follow_from_passes_updates_and_evaluations():
     seconds = 0.25 * (groups * (2 + 1) + evaluations)
     assert probe.seconds(SPEC) == pytest.approx(seconds)
     assert probe.hours([SPEC, SPEC]) == pytest.approx(2 * seconds / 3600)
-    whole = replace(SPEC, method=SgdSpec())  # a group in one pass
+    whole = replace(SPEC, method=Sgd())  # a group in one pass
     assert probe.seconds(whole) == pytest.approx(0.25 * (groups * (1 + 1) + evaluations))
 
 
@@ -76,7 +76,7 @@ def test_a_part_of_runs_is_measured_once(tmp_path):
     more = probe.seconds(replace(SPEC, group=GroupSpec(4, 4)))  # of the same passes
     assert len(json.loads(file.read_text())) == 3
     assert more > first / 2
-    for other in (replace(SPEC, group=GroupSpec(4, 2)), replace(SPEC, method=SgdSpec())):
+    for other in (replace(SPEC, group=GroupSpec(4, 2)), replace(SPEC, method=Sgd())):
         probe.seconds(other)
     assert len(json.loads(file.read_text())) == 5
 

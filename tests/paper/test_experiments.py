@@ -1,13 +1,16 @@
 """The experiments at the paper's own size: recipes as the paper gives them, written out by hand."""
 
+import hashlib
 from dataclasses import replace
 
 import pytest
 
-from deepbilevel.methods import BilevelSpec, LabelSmoothing, Mixup, SgdSpec, SoftBootstrap
-from deepbilevel.noise import NoiseSpec
-from deepbilevel.training.other_runs import needs
-from deepbilevel.training.schedules import Exponential, Linear, Phases, Steps
+from deepbilevel.rules.average import Sgd
+from deepbilevel.rules.bilevel import BilevelRule
+from deepbilevel_lab.losses import LabelSmoothing, Mixup, SoftBootstrap
+from deepbilevel_lab.noise import NoiseSpec
+from deepbilevel_lab.training.other_runs import needs
+from deepbilevel_lab.training.schedules import Exponential, Linear, Phases, Steps
 from deepbilevel_paper import EXPERIMENTS, Cell, find_experiment, runs_of
 from deepbilevel_paper.estimate import sample_visits
 from deepbilevel_paper.sizes import trained_images
@@ -26,7 +29,7 @@ SIZES = {
     "clothing1m": 4,
     "voc2007": 10,
 }
-BASELINE = BilevelSpec(mu=0.01, lam=1.0, shared_dropout=True)
+BASELINE = BilevelRule(mu=0.01, lam=1.0)
 
 
 def cells(name, **wanted):
@@ -57,6 +60,28 @@ def test_places_and_runs_are_unique_and_figures_have_an_x(name):
     assert all(cell.spec.seed == 0 and cell.spec.threads == 1 and cell.spec.device == "cpu" for cell in all_cells)
 
 
+def test_ids_of_runs_are_what_they_were_in_version_0_1():
+    # Results that were recorded then are found by them. Whoever changes an experiment on purpose changes its line.
+    digests = {
+        name: hashlib.sha256(" ".join(cell.spec.id for cell in cells(name)).encode()).hexdigest()[:10]
+        for name in EXPERIMENTS
+    }
+    assert digests == {
+        "table1": "13792efbff",
+        "figure-validation-ratio": "60278d4d7e",
+        "figure-num-batches": "525497b538",
+        "figure-batch-size": "9c9756f114",
+        "figure-mu": "87ab96a3a6",
+        "pixel-permutation": "f91a22151b",
+        "noise-curves-cifarnet": "32d333901f",
+        "noise-curves-inception": "3ac39bff42",
+        "comparison-40": "a3acf598b2",
+        "imagenet": "fac73b7f03",
+        "clothing1m": "8329061a1b",
+        "voc2007": "e4fe4310aa",
+    }
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_printed_results_find_their_cell(name):
     experiment = EXPERIMENTS[name]
@@ -80,7 +105,7 @@ def test_printed_results_find_their_cell(name):
 def test_the_baseline_of_the_ablations(column, network, lr, decay, noise):
     spec = spec_of("table1", "Baseline", column)
     assert (spec.data.name, spec.network.name, spec.data.recipe) == ("cifar10", network, network)
-    assert spec.method == BASELINE
+    assert (spec.method, spec.shared_dropout) == (BASELINE, True)
     assert (spec.group.num_batches, spec.group.batch_size, spec.epochs) == (8, 16, 200)
     assert (spec.optimizer.name, spec.optimizer.lr) == ("SGD", lr)
     assert (spec.optimizer.arguments["momentum"], spec.optimizer.arguments.get("weight_decay")) == (0.9, decay)
@@ -93,13 +118,13 @@ def test_the_baseline_of_the_ablations(column, network, lr, decay, noise):
 @pytest.mark.parametrize("column", ["CifarNet, clean", "Inception, 50 % noise"])
 def test_each_row_of_the_ablations_differs_in_one_thing(column):
     baseline = spec_of("table1", "Baseline", column)
-    assert spec_of("table1", "SGD", column) == replace(baseline, method=SgdSpec())
+    assert spec_of("table1", "SGD", column) == replace(baseline, method=Sgd(), shared_dropout=False)
     assert spec_of("table1", "a) no L1", column) == replace(baseline, method=replace(BASELINE, normalize=False))
     assert spec_of("table1", "b) weights per layer", column) == replace(
         baseline, method=replace(BASELINE, per_layer=True)
     )
     assert spec_of("table1", "c) sampling", column) == replace(baseline, group=replace(baseline.group, matched=False))
-    assert spec_of("table1", "d) dropout", column) == replace(baseline, method=replace(BASELINE, shared_dropout=False))
+    assert spec_of("table1", "d) dropout", column) == replace(baseline, shared_dropout=False)
 
 
 def along(name, column="CifarNet, clean"):
@@ -155,7 +180,7 @@ def test_comparisons_of_mini_batches_keep_the_visits_and_what_the_paper_says_of_
 
 def test_permuted_pixels():
     sgd, bilevel = (cell.spec for cell in cells("pixel-permutation"))
-    assert (sgd.method, bilevel.method) == (SgdSpec(), BilevelSpec(shared_dropout=False))
+    assert (sgd.method, bilevel.method, bilevel.shared_dropout) == (Sgd(), BilevelRule(), False)
     assert replace(sgd, method=bilevel.method) == bilevel
     assert (bilevel.network.name, bilevel.data.recipe, bilevel.epochs) == ("inception", "pixel-permutation", 200)
     assert bilevel.group.size == 128
@@ -165,12 +190,13 @@ def test_permuted_pixels():
 def test_noise_curves(network):
     name = f"noise-curves-{network}"
     for column, data in (("CIFAR-10", "cifar10"), ("CIFAR-100", "cifar100")):
-        for row, method in (("SGD", SgdSpec()), ("Bilevel", BilevelSpec(shared_dropout=False))):
+        for row, method in (("SGD", Sgd()), ("Bilevel", BilevelRule())):
             curve = cells(name, row=row, column=column)
             assert [cell.x for cell in curve] == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
             assert [cell.spec.noise and cell.spec.noise.rate for cell in curve] == [None, *(c.x for c in curve[1:])]
             for spec in (cell.spec for cell in curve):
                 assert (spec.data.name, spec.network.name, spec.method) == (data, network, method)
+                assert not spec.shared_dropout
                 assert (spec.group.num_batches, spec.group.batch_size, spec.epochs) == (8, 8, 100)
                 assert spec.schedule == Exponential(0.95)
                 assert trained_images(spec.data) // spec.group.size == 781
@@ -180,10 +206,10 @@ def test_the_comparison_at_forty_percent():
     for column, data, recipe in (("CIFAR-10", "cifar10", "preact"), ("CIFAR-100", "cifar100", "preact-cifar100")):
         sgd = spec_of("comparison-40", "SGD", column)
         assert (sgd.data.name, sgd.network.name, sgd.data.recipe) == (data, "preact_resnet18", recipe)
-        assert (sgd.method, sgd.noise, sgd.epochs) == (SgdSpec(), NoiseSpec("uniform", 0.4), 200)
+        assert (sgd.method, sgd.noise, sgd.epochs) == (Sgd(), NoiseSpec("uniform", 0.4), 200)
         assert (sgd.schedule, sgd.optimizer.lr) == (Steps((0.5, 0.75), 0.1), 0.1)
         assert (sgd.optimizer.arguments, sgd.group.size) == ({"momentum": 0.9, "weight_decay": 1e-4}, 128)
-        bilevel = BilevelSpec(shared_dropout=False)
+        bilevel = BilevelRule()
         rows = {
             "Reed et al.": {"loss": SoftBootstrap(0.95)},
             "Zhang et al. (mixup)": {"mixing": Mixup()},
@@ -206,7 +232,7 @@ def test_imagenet_takes_its_noise_from_the_clean_run():
         assert needs(noisy[row].spec) == [sgd.id]
         published_labels = replace(noisy[row].spec, data=replace(noisy[row].spec.data, labels=None))
         assert published_labels == clean[row].spec
-    assert clean["Bilevel"].spec == replace(sgd, method=BilevelSpec(shared_dropout=False))
+    assert clean["Bilevel"].spec == replace(sgd, method=BilevelRule())
 
 
 def test_clothing1m_is_tuned_on_clean_labels_from_where_the_noisy_ones_led():

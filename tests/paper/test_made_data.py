@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from deepbilevel.data import load_data
+from deepbilevel_lab.data import load_data
 from deepbilevel_paper import EXPERIMENTS
 from deepbilevel_paper.made_data import make_data, make_picture
 from deepbilevel_paper.needed_data import data_sets_of, missing_data, specs_of

@@ -2,10 +2,10 @@
 
 import pytest
 
-from deepbilevel.methods import ObjectiveSpec
-from deepbilevel.run_references import referred_run
-from deepbilevel.specs import to_plain
-from deepbilevel.training.schedules import Exponential
+from deepbilevel_lab.losses import ObjectiveSpec
+from deepbilevel_lab.run_references import referred_run
+from deepbilevel_lab.specs import to_plain
+from deepbilevel_lab.training.schedules import Exponential
 from deepbilevel_paper import EXPERIMENTS, SCALES, find_experiment, find_scale
 from deepbilevel_paper.estimate import sample_visits
 from deepbilevel_paper.scale import COMPACT, PAPER, SMOKE

@@ -6,11 +6,11 @@ from itertools import islice
 import pytest
 import torch
 
-from deepbilevel.noise import load_noisy_labels
-from deepbilevel.training import RunFolder, train
-from deepbilevel.training.build import build
-from deepbilevel.training.loop import TrainingLoop
-from deepbilevel.training.other_runs import RunsBeside
+from deepbilevel_lab.noise import load_noisy_labels
+from deepbilevel_lab.training import RunFolder, train
+from deepbilevel_lab.training.build import build
+from deepbilevel_lab.training.loop import TrainingLoop
+from deepbilevel_lab.training.other_runs import RunsBeside
 from deepbilevel_paper import EXPERIMENTS, find_experiment, runs_of
 from deepbilevel_paper.made_data import make_data
 from deepbilevel_paper.needed_data import data_sets_of

@@ -2,9 +2,9 @@
 
 import pytest
 
-from deepbilevel.sweeps.sweep import make_sweep_record
-from deepbilevel.sweeps.table import make_table_beside
-from deepbilevel.training.other_runs import needs
+from deepbilevel_lab.sweeps.sweep import make_sweep_record
+from deepbilevel_lab.sweeps.table import make_table_beside
+from deepbilevel_lab.training.other_runs import needs
 from deepbilevel_paper import EXPERIMENTS, find_experiment
 from deepbilevel_paper.sweep import make_sweep
 

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from deepbilevel.report import make_report
-from deepbilevel.report.cost_figures import LIMIT, growth_figure, memory_table, updates_table
-from deepbilevel.report.records import read_records
+from deepbilevel_lab.report import make_report
+from deepbilevel_lab.report.cost_figures import LIMIT, growth_figure, memory_table, updates_table
+from deepbilevel_lab.report.records import read_records
 from tests.report.written import write_costs
 
 

@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from deepbilevel.report.drawing import draw_figure, draw_panel
-from deepbilevel.report.looks import DARK, LIGHT, NUM_COLOURS, colour_class, dash, marker
-from deepbilevel.report.records import CellRun, read_records
-from deepbilevel.report.result_figures import result_figures
-from deepbilevel.report.run_figures import MOST_SHOWN, run_figure, settings_of
-from deepbilevel.report.scales import along, linear, over_values
+from deepbilevel_lab.drawing.figures import along, linear, over_values
+from deepbilevel_lab.drawing.looks import DARK, LIGHT, NUM_COLOURS, colour_class, dash
+from deepbilevel_lab.drawing.svg import draw_figure, draw_panel, marker
+from deepbilevel_lab.report.records import CellRun, read_records
+from deepbilevel_lab.report.result_figures import result_figures
+from deepbilevel_lab.report.run_figures import MOST_SHOWN, run_figure, settings_of
 from tests.report.written import HOSTILE, not_done, write_everything, write_mu_figure, write_run, write_sweep
 
 NETWORKS = ("CifarNet", "Inception")
@@ -230,6 +230,26 @@ def test_a_training_curve_ends_in_its_marker(records):
     for number, shape in ends:
         expected = marker(int(number), 0, 0, "full")
         assert (shape.split()[0], shape.count("L")) == (expected.split()[0], expected.count("L"))
+
+
+def test_a_single_panel_takes_the_width_of_two(records):
+    (figure,) = figures_of(records, "noise")
+    one, two = (
+        ElementTree.fromstring(draw_figure(replace(figure, panels=panels)))
+        for panels in (figure.panels[1:], figure.panels)
+    )
+    assert int(one.get("width")) + 18 == int(two.get("width"))
+    ends = [{path.get("d").partition("H")[2] for path in drawn.iter(f"{SVG}path")} - {""} for drawn in (one, two)]
+    assert ("706" in ends[0], "346" in ends[0]) == (True, False)
+    assert ("706" in ends[1], "346" in ends[1]) == (False, True)
+
+
+def test_methods_that_are_named_where_they_stand_have_no_legend(records):
+    (figure,) = figures_of(records, "compare")
+    named = replace(figure, panels=tuple(panel for panel in figure.panels if panel.rows))
+    assert draw_figure(figure).count(">label smoothing</text>") == 3
+    assert draw_figure(named).count(">label smoothing</text>") == 2
+    assert ">Test, best epoch</text>" in draw_figure(named)
 
 
 def test_a_file_is_sound_xml_whatever_a_record_says(tmp_path):

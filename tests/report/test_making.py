@@ -1,14 +1,17 @@
 """`deepbilevel report` as its user runs it: files that are whole, the same every time, and harmless."""
 
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from deepbilevel.cli.app import app
-from deepbilevel.report import make_report, pictures
+from deepbilevel_lab.cli.app import app
+from deepbilevel_lab.drawing.pictures import write_drawing
+from deepbilevel_lab.report import make_report, page
 from tests.report.written import HOSTILE, not_done, write_ablations, write_everything, write_run, write_sweep
 
 
@@ -211,15 +214,28 @@ def test_a_file_in_the_way_is_refused_and_left_alone(tmp_path):
     assert (tmp_path / "report").read_text() == "mine"
 
 
-def test_without_the_extra_the_command_says_what_to_install(tmp_path, monkeypatch):
+def test_without_the_converter_the_command_says_what_to_install(tmp_path, monkeypatch):
     write_run(tmp_path, "only", 0, 90, 60, 4)
     monkeypatch.setitem(sys.modules, "vl_convert", None)  # how Python itself says that a module cannot be imported
-    assert pictures.load_converter() is None
     result = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert "for PNG and PDF run: pip install 'deepbilevel[report]'" in result.stderr
+    assert "for PNG and PDF run: pip install 'deepbilevel[cli]'" in result.stderr
     assert [path.suffix for path in (tmp_path / "report" / "figures").iterdir()] == [".svg"]
     assert ".png" not in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_picture_that_cannot_be_made_says_what_to_install_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(ModuleNotFoundError, match=r"run: pip install 'deepbilevel\[cli\]'"):
+        write_drawing("<svg/>", tmp_path / "picture.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_template_says_that_something_need_not_be_escaped():
+    templates = sorted((Path(page.__file__).parent / "page_files").glob("*.html"))
+    assert [path.name for path in templates] == ["figures.html", "page.html", "tables.html"]
+    for template in templates:
+        assert not re.search(r"\|\s*safe|autoescape|Markup", template.read_text(encoding="utf-8"))
 
 
 def test_the_command_never_loads_torch(tmp_path):
@@ -227,7 +243,7 @@ def test_the_command_never_loads_torch(tmp_path):
     code = f"""
 import sys
 from typer.testing import CliRunner
-from deepbilevel.cli.app import app
+from deepbilevel_lab.cli.app import app
 result = CliRunner().invoke(app, ["report", {str(tmp_path)!r}])
 assert result.exit_code == 0, result.output
 assert not {{"torch", "numpy"}} & set(sys.modules)

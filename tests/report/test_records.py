@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deepbilevel.report.records import read_records
+from deepbilevel_lab.report.records import read_records
 from tests.report.written import not_done, write_everything, write_run, write_sweep
 
 

@@ -6,8 +6,8 @@ from statistics import mean, stdev
 
 import pytest
 
-from deepbilevel.report.records import read_records
-from deepbilevel.report.tables import NOT_PRINTED, Entry, results_csv, results_table, runs_table, table_csv
+from deepbilevel_lab.report.records import read_records
+from deepbilevel_lab.report.tables import NOT_PRINTED, Entry, results_csv, results_table, runs_table, table_csv
 from tests.report.written import not_done, write_everything, write_sweep, write_whole_table
 
 

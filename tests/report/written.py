@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from deepbilevel.report import make_report
+from deepbilevel_lab.report import make_report
 
 HOSTILE = '</script><img src=x onerror="document.title=`owned`">\'&"'
 

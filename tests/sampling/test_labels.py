@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from deepbilevel import MatchedGroups
-from deepbilevel.sampling.labels import read_classes
+from deepbilevel.sampling.pools import read_classes
 from tests.sampling.claims import assert_disjoint, assert_matched, shuffled_labels, take_epochs
 
 LABELS = shuffled_labels([12, 9, 6])

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepbilevel.sampling.queues import ImageQueue
+from deepbilevel.sampling.draws import ImageQueue
 
 
 def queue_of(num_images: int, seed: int = 0) -> ImageQueue:

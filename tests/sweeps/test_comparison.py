@@ -2,17 +2,17 @@
 
 import json
 
-import matplotlib.image
 import pytest
+from PIL import Image
 
-from deepbilevel.specs import SpecError, from_plain
-from deepbilevel.sweeps.comparison import plan
-from deepbilevel.sweeps.expressions import read_methods
-from deepbilevel.sweeps.picture import draw_comparison
-from deepbilevel.sweeps.sweep import Recorder, make_sweep_record
-from deepbilevel.sweeps.table import list_doubts, make_table, to_markdown
-from deepbilevel.sweeps.trials import Outcome
-from deepbilevel.training import RunSpec
+from deepbilevel_lab.report import draw_comparison
+from deepbilevel_lab.specs import SpecError, from_plain
+from deepbilevel_lab.sweeps.comparison import plan
+from deepbilevel_lab.sweeps.expressions import read_methods
+from deepbilevel_lab.sweeps.sweep import Recorder, make_sweep_record
+from deepbilevel_lab.sweeps.table import list_doubts, make_table, to_markdown
+from deepbilevel_lab.sweeps.trials import Outcome
+from deepbilevel_lab.training import RunSpec
 from tests.cli.trained import make_spec
 
 
@@ -27,7 +27,7 @@ def run_record(test, *, steps=2, **train):
 
 
 def done(trial, test, **changes):
-    return Outcome(trial, "done", run_record(test, **changes))
+    return Outcome(trial, "done", {"name": trial.spec.name, **run_record(test, **changes)})
 
 
 def finished(comparison, *tests):
@@ -191,14 +191,27 @@ def test_the_picture_is_a_png_with_room_for_every_method(methods, tmp_path):
     outcomes = [done(trial, 50.0 + number) for number, trial in enumerate(comparison.trials())]
     outcomes[0] = Outcome(outcomes[0].trial, "failed", error="nan")
     draw_comparison(make_sweep_record(comparison, outcomes), tmp_path / "picture.png")
-    height, width, _ = matplotlib.image.imread(tmp_path / "picture.png").shape
-    assert width == 8 * 160
-    assert height > 60 * len(comparison.cells)
+    with Image.open(tmp_path / "picture.png") as picture:
+        assert picture.width == 2 * (2 * 360 + 3 * 18)
+        assert picture.height > 60 * len(comparison.cells)
     assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
 
 
 def test_a_picture_of_nothing_finished_says_so_and_does_not_fail(tmp_path):
     comparison = make_plan()
     record = make_sweep_record(comparison, [Outcome(trial) for trial in comparison.trials()])
-    draw_comparison(record, tmp_path / "picture.png")
-    assert matplotlib.image.imread(tmp_path / "picture.png").size
+    draw_comparison(record, tmp_path / "picture.svg")
+    assert ">Nothing of it has been run yet.</text>" in (tmp_path / "picture.svg").read_text()
+
+
+def test_a_picture_says_what_is_compared_and_which_seeds_are_missing(tmp_path):
+    comparison = make_plan("sgd,bilevel,uniform", epochs=2)
+    first, *others = comparison.trials()
+    outcomes = [Outcome(first, "failed", error="nan"), *(done(trial, 50.0 + trial.spec.seed) for trial in others)]
+    outcomes[2::3] = [Outcome(outcome.trial, "failed", error="nan") for outcome in outcomes[2::3]]
+    draw_comparison(make_sweep_record(comparison, outcomes), tmp_path / "picture.svg")
+    drawn = (tmp_path / "picture.svg").read_text()
+    title = f"{comparison.title}: {comparison.cells[0].column}, 2 epochs, 2 seeds"
+    words = ("sgd (1 of 2; 1 failed)", "bilevel", "uniform: failed", "standard deviation over seeds", title)
+    for text in words:
+        assert f">{text}</text>" in drawn

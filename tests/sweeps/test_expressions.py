@@ -2,9 +2,9 @@
 
 import pytest
 
-from deepbilevel.specs import SpecError
-from deepbilevel.sweeps.expressions import read_methods
-from deepbilevel.sweeps.named_methods import names_of
+from deepbilevel_lab.specs import SpecError
+from deepbilevel_lab.sweeps.expressions import read_methods
+from deepbilevel_lab.sweeps.named_methods import names_of
 
 
 def test_names_keep_their_order_and_count_once():

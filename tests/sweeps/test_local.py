@@ -8,10 +8,10 @@ from queue import Queue
 
 import pytest
 
-from deepbilevel.specs import canonical_json
-from deepbilevel.sweeps.local import LocalProcesses
-from deepbilevel.sweeps.trials import Trial
-from deepbilevel.training import RunFolder
+from deepbilevel_lab.specs import canonical_json
+from deepbilevel_lab.sweeps.local import LocalProcesses
+from deepbilevel_lab.sweeps.trials import Trial
+from deepbilevel_lab.training import RunFolder
 from tests.cli.trained import make_spec
 
 

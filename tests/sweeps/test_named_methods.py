@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepbilevel.methods import LOSSES
-from deepbilevel.methods import METHODS as KINDS
-from deepbilevel.sweeps.comparison import plan
-from deepbilevel.sweeps.expressions import read_methods
-from deepbilevel.sweeps.named_methods import COMBINED, GROUPS, METHODS, names_of
-from deepbilevel.training.build import build
-from deepbilevel.training.loop import TrainingLoop
+from deepbilevel.rules.catalog import RULES
+from deepbilevel_lab.losses import LOSSES
+from deepbilevel_lab.sweeps.comparison import plan
+from deepbilevel_lab.sweeps.expressions import read_methods
+from deepbilevel_lab.sweeps.named_methods import COMBINED, GROUPS, METHODS, names_of
+from deepbilevel_lab.training.build import build
+from deepbilevel_lab.training.loop import TrainingLoop
 from tests.cli.trained import make_spec
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_all_methods_are_different_runs():
 
 def test_every_update_and_loss_there_is_has_a_name():
     settings = [method.settings for method in METHODS.values()]
-    assert {each.get("method", "sgd") for each in settings} == set(KINDS)
+    assert {each.get("method", "sgd") for each in settings} == set(RULES)
     assert {each.get("loss", "cross-entropy") for each in settings} == set(LOSSES)
 
 

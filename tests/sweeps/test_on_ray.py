@@ -6,12 +6,16 @@ import select
 import signal
 import subprocess
 import sys
+import time
+from contextlib import contextmanager, nullcontext
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from deepbilevel.training import RunFolder, find_runs
+from deepbilevel_lab.training import RunFolder, find_runs
 from tests.cli.test_compare_command import read_comparison, start, statuses
 from tests.cli.trained import run_command, run_in_process
 from tests.sweeps.ray_cluster import started_cluster
@@ -211,9 +215,27 @@ def test_without_ray_the_remedy_is_named(command, tmp_path, monkeypatch):
     assert done.stderr == "error: --on ray needs Ray; run: pip install 'deepbilevel[ray]'\n"
 
 
+@contextmanager
+def other_server():
+    """Yield the address of something that is not Ray."""
+    # Not of 127.0.0.1 alone: Ray goes to another address of this machine instead.
+    with HTTPServer(("", 0), BaseHTTPRequestHandler) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseHTTPRequestHandler, "log_message", lambda *_: None)
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 @on_a_cluster
-def test_a_wrong_address_is_an_error_and_not_a_wait(tmp_path):
-    done = run_command("compare", "--data", "digits", "--on", "ray:127.0.0.1:1", "--out", tmp_path / "runs")
+@pytest.mark.parametrize("wrong", [nullcontext("127.0.0.1:1"), nullcontext("somewhere"), other_server()])
+def test_a_wrong_address_is_an_error_and_not_a_wait(wrong, tmp_path):
+    begin = time.monotonic()
+    with wrong as address:
+        done = run_command("compare", "--data", "digits", "--on", f"ray:{address}", "--out", tmp_path / "runs")
+    assert time.monotonic() - begin < 120  # one try of 41 seconds; left to itself, Ray tries for 14 minutes
     assert done.returncode == 1
-    assert done.stderr.startswith("error: no Ray cluster answers at 127.0.0.1:1 (")
+    *lines_of_ray, error = done.stderr.splitlines()
+    assert error.startswith(f"error: no Ray cluster answers at {address} (")
+    assert "`ray start --head` prints the address" in error
+    assert all(line.startswith("[20") and " W " in line for line in lines_of_ray)  # warnings, while it tries
     assert list(tmp_path.iterdir()) == []

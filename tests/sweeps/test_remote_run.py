@@ -1,22 +1,18 @@
 """What a node does with an order, and how often an order is given: no cluster is needed for either."""
 
-import socket
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from queue import Queue
-from threading import Thread
 
 import pytest
 
-import deepbilevel
-from deepbilevel.specs import canonical_json
-from deepbilevel.sweeps.on_ray import NUM_RETRIES, RayCluster, RayJob
-from deepbilevel.sweeps.ray_address import check_address
-from deepbilevel.sweeps.remote_run import Order, RemoteRun
-from deepbilevel.sweeps.tied_command import End
-from deepbilevel.sweeps.trials import Trial
-from deepbilevel.training import RunFolder
+import deepbilevel_lab
+from deepbilevel_lab.specs import canonical_json
+from deepbilevel_lab.sweeps.on_ray import NUM_RETRIES, RayCluster, RayJob
+from deepbilevel_lab.sweeps.remote_run import Order, RemoteRun
+from deepbilevel_lab.sweeps.tied_command import End
+from deepbilevel_lab.sweeps.trials import Trial
+from deepbilevel_lab.training import RunFolder
 from tests.cli.trained import make_spec
 
 LOST = End("failed", "its process or node was lost", killed=True)
@@ -32,7 +28,7 @@ def order(tmp_path):
         folder=str(RunFolder.of(spec, tmp_path).path),
         mark=str(tmp_path / "mark"),
         data_dir=str(tmp_path),
-        version=deepbilevel.__version__,
+        version=deepbilevel_lab.__version__,
     )
 
 
@@ -107,24 +103,3 @@ def test_what_is_lost_is_tried_again_a_few_times_and_what_fails_by_itself_is_not
 @pytest.mark.parametrize("end", [LOST, End("interrupted")])
 def test_what_was_asked_to_end_is_not_tried_again(end, tmp_path):
     assert Scripted([LOST, end], tmp_path, stopped_after=2).heard() == ([1], ("interrupted", None))
-
-
-def test_an_address_is_that_of_something_that_speaks_as_ray_does():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(ConnectionError, match=f"no Ray cluster answers at {address} .*refused"):
-            check_address(address)
-    with pytest.raises(ValueError, match="host:port"):
-        check_address("ray://10.0.0.1:10001")
-
-
-def test_another_server_is_not_ray():
-    class Silent(BaseHTTPRequestHandler):
-        def log_message(self, format, *args):  # noqa: A002
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Silent) as server:
-        Thread(target=server.handle_request, daemon=True).start()
-        with pytest.raises(ConnectionError, match="is not Ray"):
-            check_address(f"127.0.0.1:{server.server_port}")

@@ -7,8 +7,8 @@ from threading import Event, Lock, Thread
 
 import pytest
 
-from deepbilevel.sweeps.trials import News, Trial, Watcher, run_trials
-from deepbilevel.training import DivergedError, Interrupted, Listener, RunFolder, train
+from deepbilevel_lab.sweeps.trials import News, Trial, Watcher, run_trials
+from deepbilevel_lab.training import DivergedError, Interrupted, Listener, RunFolder, train
 from tests.cli.trained import make_spec
 
 SMALL = {"method": "sgd", "data.limit": 64, "data.test_limit": 20, "group.num_batches": 2, "group.batch_size": 8}

@@ -7,16 +7,16 @@ import signal
 import sys
 from pathlib import Path
 
-from deepbilevel.training.checkpoints import Checkpoints
+from deepbilevel_lab.training.checkpoints import Checkpoints
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
-        "deepbilevel.cli.app",
-        "deepbilevel.cli.train",
-        "deepbilevel.cli.watching",
-        "deepbilevel.training.run",
-        "deepbilevel.training.spec_files",
+        "deepbilevel_lab.cli.app",
+        "deepbilevel_lab.cli.train",
+        "deepbilevel_lab.cli.watching",
+        "deepbilevel_lab.training.run",
+        "deepbilevel_lab.training.spec_files",
         "filelock",
         "safetensors.torch",
         "sklearn.datasets",
@@ -76,7 +76,7 @@ class Command:
 
 
 def _become(arguments, folder, dies_at, environment, output, errors) -> None:
-    from deepbilevel.cli import main
+    from deepbilevel_lab.cli import main
 
     multiprocessing.set_start_method("fork", force=True)  # as in a process that was started by hand
     os.dup2(output.fileno(), 1)

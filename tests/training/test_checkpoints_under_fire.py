@@ -9,13 +9,11 @@ import sys
 import pytest
 
 CHILD = """
-import sys
-sys.modules["safetensors"] = None  # nothing but torch is needed
-import errno, json, os, random, resource, signal
+import errno, json, os, random, resource, signal, sys
 from pathlib import Path
 import torch
-from deepbilevel.replacement import remove_leftovers
-from deepbilevel.training.checkpoints import Checkpoints
+from deepbilevel_lab.replacement import remove_leftovers
+from deepbilevel_lab.training.checkpoints import Checkpoints
 
 torch.set_num_threads(1)
 

@@ -8,24 +8,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepbilevel.methods import LOSSES, METHODS, PURE_LOSSES, ObjectiveSpec
-from deepbilevel.specs import SpecError, with_value
-from deepbilevel.training.build import build
-from deepbilevel.training.defaults import default_spec
-from deepbilevel.training.loop import TrainingLoop
+from deepbilevel.rules.catalog import RULES
+from deepbilevel_lab.losses import LOSSES, PURE_LOSSES, ObjectiveSpec
+from deepbilevel_lab.specs import SpecError, with_value
+from deepbilevel_lab.training.build import build
+from deepbilevel_lab.training.defaults import default_spec
+from deepbilevel_lab.training.loop import TrainingLoop
 
 MIXINGS = [None, "mixup"]
 CONTROLS = [f'{{"kind": "bilevel", "weighting": "{name}"}}' for name in ("absolute", "clipped", "random", "cosine")]
-VALIDATIONS = [
-    '{"kind": "bilevel", "validation": "k-fold"}',
-    '{"kind": "bilevel", "validation": "momentum", "validation_momentum": 0.5}',
-]
 # With Adam the length of a step does not depend on how a rule or a loss scales gradients: all learn in the same time,
 # and none so fast that it could fall back. Every one ended beyond 80 % with them, from both seeds tried.
 QUICK = {"optimizer": "Adam", "optimizer__lr": 0.003, "group__batch_size": 8}
 # They learn only what mini-batches agree on: for some seeds nothing of a step, or nothing of a small layer.
 CAREFUL = ("and-mask", "agreement-filter", "cross-validated")
-UPDATES = [*METHODS, *CONTROLS, *VALIDATIONS]
+UPDATES = [*RULES, *CONTROLS]
 COMBINATIONS = [
     # Every method, and every loss with and without one; the rest of the square finds little more.
     (method, loss, mixing)

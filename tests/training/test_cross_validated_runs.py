@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from deepbilevel.training.packing import pack, unpack
+from deepbilevel_lab.training.packing import pack, unpack
 from tests.training.test_combinations import digits, started
 from tests.training.test_packing import same
 

@@ -7,7 +7,10 @@ import shutil
 import signal
 
 import pytest
+from safetensors.torch import save
+from torch import ones
 
+from deepbilevel_lab.training.model_file import load_model
 from tests.data.layouts import write_jpeg
 from tests.training.commands import DIGITS, Command, only_folder, outcome, run, run_to_the_end
 from tests.training.test_packing import same
@@ -92,6 +95,17 @@ def test_what_a_killed_process_left_half_written_is_removed(folder):
         (place / ".epoch-00002.npz.0123abcd.tmp").write_bytes(b"half")
     run_to_the_end(*COMMAND, out=folder.parent)
     assert list(folder.rglob("*.tmp")) == []
+
+
+def test_a_damaged_or_foreign_model_is_said(tmp_path):
+    path = tmp_path / "model.safetensors"
+    for content, message in [
+        (save({"x": ones(9)}), "was not written by deepbilevel"),
+        (save({"x": ones(9)})[:-1], "is damaged: it is cut short"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"^{path} {message}"):
+            load_model(tmp_path)
 
 
 def test_a_lost_model_is_written_again(tmp_path):

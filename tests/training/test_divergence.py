@@ -7,12 +7,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from deepbilevel.networks.catalog import build_network
-from deepbilevel.specs import with_value
-from deepbilevel.training.build import build
-from deepbilevel.training.checkpoints import Checkpoints
-from deepbilevel.training.defaults import default_spec
-from deepbilevel.training.loop import DivergedError, TrainingLoop
+from deepbilevel_lab.networks.catalog import build_network
+from deepbilevel_lab.specs import with_value
+from deepbilevel_lab.training.build import build
+from deepbilevel_lab.training.checkpoints import Checkpoints
+from deepbilevel_lab.training.defaults import default_spec
+from deepbilevel_lab.training.loop import DivergedError, TrainingLoop
 from tests.training.commands import DIGITS, Command, only_folder, run
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from deepbilevel.networks import NETWORKS
-from deepbilevel.networks.spec import NetworkSpec
-from deepbilevel.training.build import make_model
-from deepbilevel.training.model_file import load_model, save_model
+from deepbilevel_lab.networks import NETWORKS
+from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.training.build import make_model
+from deepbilevel_lab.training.model_file import load_model, save_model
 from tests.training.test_combinations import digits
 
 WITH_DROPOUT = [name for name, entry in NETWORKS.items() if entry.has_dropout]

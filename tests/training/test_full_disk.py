@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from deepbilevel.training.checkpoints import Checkpoints
+from deepbilevel_lab.training.checkpoints import Checkpoints
 from tests.training.commands import DIGITS, only_folder, outcome, run_to_the_end
 from tests.training.test_packing import same
 
@@ -16,8 +16,8 @@ COMMAND = [*DIGITS, "--epochs", "2"]
 PROGRAM = """
 import os, resource, shutil, subprocess, sys
 from pathlib import Path
-import deepbilevel.training.run
-from deepbilevel.cli import main
+import deepbilevel_lab.training.run
+from deepbilevel_lab.cli import main
 
 disk, results, kind, *arguments = sys.argv[1:]
 disk, results, filler = Path(disk), Path(results), Path(disk) / "filler"

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from deepbilevel.training import interruption
-from deepbilevel.training.interruption import Interruption
+from deepbilevel_lab.training import interruption
+from deepbilevel_lab.training.interruption import Interruption
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 EVERY_SIGNAL = pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)

@@ -5,10 +5,11 @@ from itertools import islice
 import pytest
 import torch
 
-from deepbilevel.methods import METHODS, PURE_LOSSES
-from deepbilevel.specs import SpecError
-from deepbilevel.training.spec import RunSpec
-from tests.training.test_combinations import CONTROLS, MIXINGS, VALIDATIONS, digits, started
+from deepbilevel.rules.catalog import RULES
+from deepbilevel_lab.losses import PURE_LOSSES
+from deepbilevel_lab.specs import SpecError
+from deepbilevel_lab.training.spec import RunSpec
+from tests.training.test_combinations import CONTROLS, MIXINGS, digits, started
 from tests.training.test_cross_validated_runs import assert_resumed_is_unbroken
 from tests.training.test_packing import same
 
@@ -41,7 +42,7 @@ class Doubled:
 @pytest.mark.parametrize(
     ("method", "loss", "mixing"),
     [
-        *((method, "cross-entropy", mixing) for method in [*METHODS, *CONTROLS, *VALIDATIONS] for mixing in MIXINGS),
+        *((method, "cross-entropy", mixing) for method in [*RULES, *CONTROLS] for mixing in MIXINGS),
         *(("bilevel", loss, None) for loss in PURE_LOSSES),
     ],
 )
@@ -82,7 +83,7 @@ def test_sgd_which_has_one_pass_anyway_is_left_as_it_is():
     ("settings", "reason"),
     [
         ({"loss": "early-learning"}, "loss early-learning, which makes the passes itself"),
-        ({"method": '{"kind": "bilevel", "shared_dropout": true}'}, "method.shared_dropout: in one pass"),
+        ({"shared_dropout": True}, "shared_dropout: in one pass"),
         ({"device": "cuda", "precision": "float16"}, "precision 'float16', whose losses are scaled"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import resource, sys, torch
-from deepbilevel.training.memory import keep_freed_memory
+from deepbilevel_lab.training.memory import keep_freed_memory
 
 if sys.argv[1] == "keep":
     print(keep_freed_memory())

@@ -5,7 +5,7 @@ from itertools import chain, islice
 import pytest
 import torch
 
-from deepbilevel.methods import METHODS
+from deepbilevel.rules.catalog import RULES
 from tests.training.test_combinations import UPDATES, digits, started
 
 
@@ -14,7 +14,7 @@ def first_groups(loop, count=2, epoch=0):
     return list(islice(parts.train.groups(parts.groups, epoch, 0, num_parts=parts.num_parts), count))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", RULES)
 def test_images_are_mixed_within_their_mini_batch(method):
     settings = {"method": method, "data__limit": 300}
     plain, mixed = (first_groups(started(digits(**settings, mixing=mixing))) for mixing in (None, "mixup"))

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from deepbilevel.methods import LOSSES, ObjectiveSpec
-from deepbilevel.methods.features import last_linear, with_features
-from deepbilevel.networks.catalog import NETWORKS, build_network
-from deepbilevel.training.checkpoints import Checkpoints
-from deepbilevel.training.loop import DivergedError
+from deepbilevel_lab.losses import LOSSES, ObjectiveSpec
+from deepbilevel_lab.losses.features import last_linear, with_features
+from deepbilevel_lab.networks.catalog import NETWORKS, build_network
+from deepbilevel_lab.training.checkpoints import Checkpoints
+from deepbilevel_lab.training.loop import DivergedError
 from tests.training.test_combinations import QUICK, digits, started
 from tests.training.test_packing import same
 

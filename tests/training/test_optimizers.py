@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel.specs import SpecError, from_plain, spec_id, to_plain
-from deepbilevel.training.optimizers import OPTIMIZERS, OptimizerSpec
+from deepbilevel_lab.specs import SpecError, from_plain, spec_id, to_plain
+from deepbilevel_lab.training.optimizers import OPTIMIZERS, OptimizerSpec
 
 REFUSED = {
     "LBFGS": "evaluates the loss several times per step",

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from deepbilevel.methods import SgdSpec
-from deepbilevel.networks.weights_file import read_weights
-from deepbilevel.noise import load_noisy_labels
-from deepbilevel.run_references import refer_to
-from deepbilevel.sampling.spec import GroupSpec
-from deepbilevel.specs import SpecError
-from deepbilevel.training import RunFolder, default_spec, train
-from deepbilevel.training.build import build, load_sets
-from deepbilevel.training.folder import find_runs
-from deepbilevel.training.loop import TrainingLoop
-from deepbilevel.training.other_runs import RunsBeside, in_order, needs
+from deepbilevel.rules.average import Sgd
+from deepbilevel_lab.networks.weights_file import read_weights
+from deepbilevel_lab.noise import load_noisy_labels
+from deepbilevel_lab.run_references import refer_to
+from deepbilevel_lab.specs import SpecError
+from deepbilevel_lab.training import RunFolder, default_spec, train
+from deepbilevel_lab.training.build import build, load_sets
+from deepbilevel_lab.training.folder import find_runs
+from deepbilevel_lab.training.groups import GroupSpec
+from deepbilevel_lab.training.loop import TrainingLoop
+from deepbilevel_lab.training.other_runs import RunsBeside, in_order, needs
 
 # A network that has hardly learned may predict some class too rarely for a group.
 SPEC = replace(default_spec("digits"), epochs=1, threads=1, device="cpu", group=GroupSpec(4, 8, on_rare="repeat"))
@@ -156,5 +156,5 @@ def test_predicted_labels_do_not_go_with_several_labels_or_with_noise():
 
 def test_ids_of_ordinary_runs_are_what_they_were():
     # Records of runs made before there were references are found by these.
-    plain = replace(default_spec("cifar10"), method=SgdSpec(), threads=1, device="cpu")
+    plain = replace(default_spec("cifar10"), method=Sgd(), threads=1, device="cpu")
     assert plain.id == "0f49d0fd60"

@@ -1,4 +1,4 @@
-"""State goes into JSON and tensors and comes back as it was, type for type and bit for bit."""
+"""State goes into JSON, tensors and bytes and comes back as it was, type for type and bit for bit."""
 
 import json
 import math
@@ -11,10 +11,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save
 from torch import nn
 
 from deepbilevel import MatchedGroups
-from deepbilevel.training.packing import pack, unpack
+from deepbilevel_lab.training.packing import from_bytes, pack, to_bytes, unpack
 
 DTYPES = [
     *(torch.bool, torch.uint8, torch.int16, torch.int64, torch.uint16, torch.uint64),
@@ -41,13 +42,14 @@ def same(one, other):
 
 
 def travel(tree):
-    """Return what comes back by way of text, as from a file."""
+    """Return what comes back by way of bytes, as from a file."""
     plain, tensors = pack(tree)
     for tensor in tensors.values():
         assert tensor.is_contiguous()
         assert (tensor.requires_grad, tensor.is_conj(), tensor.is_neg()) == (False, False, False)
     assert "__metadata__" not in tensors
-    return unpack(json.loads(json.dumps(plain, allow_nan=False)), tensors)
+    entries, tensors = from_bytes(to_bytes(tensors, json.dumps(plain, allow_nan=False)))
+    return unpack(json.loads(entries["deepbilevel"]), tensors)
 
 
 @st.composite
@@ -241,3 +243,37 @@ def test_as_deep_as_can_be_packed_can_be_read():
 def test_an_unknown_mark_is_not_taken_for_a_state():
     with pytest.raises(ValueError, match=r"unknown mark '\$set'; it was packed by a newer version"):
         unpack({"a": {"$set": [1]}}, {})
+
+
+def test_tensors_that_share_memory_come_back_as_their_own():
+    weights = torch.arange(6.0)
+    shared = {"all": weights, "same": weights, "part": weights[2:4], "one": weights[5], "none": weights[:0]}
+    content = to_bytes(shared, "")
+    tensors = from_bytes(content)[1]
+    assert same({name: tensors[name] for name in shared}, shared)
+    tensors["all"].zero_()
+    assert same(tensors["same"], weights)
+    assert content == to_bytes(shared, "")
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "float8_e8m0fnu"])  # the last is written, but not read
+def test_a_type_that_cannot_be_read_back_is_refused_by_its_place(dtype):
+    if not hasattr(torch, dtype):
+        pytest.skip(f"torch {torch.__version__} has no {dtype}")
+    tensors = {"sound": torch.ones(1), "model.weight": torch.empty(1, dtype=getattr(torch, dtype))}
+    with pytest.raises(TypeError, match=rf"^model\.weight is of torch\.{dtype}, which safetensors files cannot hold"):
+        to_bytes(tensors, "")
+
+
+def test_bytes_of_others_have_their_tensors_and_no_entry():
+    assert same(from_bytes(save({"x": torch.ones(1)})), ({}, {"x": torch.ones(1)}))
+
+
+WHOLE = save({"abcdef": torch.ones(9, dtype=torch.uint8)})
+UNREADABLE = WHOLE.replace(b'"abcdef":{"dtype":"U8"', b'"a":{"dtype":"F8_E8M0"')  # a type without a tensor
+
+
+@pytest.mark.parametrize("content", [b"", b"no safetensors file", WHOLE[:-1], UNREADABLE])
+def test_damaged_bytes_are_refused(content):
+    with pytest.raises(ValueError, match=r"^it is cut short, or no safetensors file "):
+        from_bytes(content)

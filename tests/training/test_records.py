@@ -8,11 +8,20 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from deepbilevel.data import load_data
-from deepbilevel.specs import from_plain, to_plain, with_value
-from deepbilevel.training import Interrupted, Listener, RunFolder, RunSpec, default_spec, load_model, read_steps, train
-from deepbilevel.training.build import build
-from deepbilevel.training.evaluation import predict
+from deepbilevel_lab.data import load_data
+from deepbilevel_lab.specs import from_plain, to_plain, with_value
+from deepbilevel_lab.training import (
+    Interrupted,
+    Listener,
+    RunFolder,
+    RunSpec,
+    default_spec,
+    load_model,
+    read_steps,
+    train,
+)
+from deepbilevel_lab.training.build import build
+from deepbilevel_lab.training.evaluation import predict
 from tests.data.layouts import write_folder
 
 SETTINGS = {

@@ -5,13 +5,13 @@ import signal
 import pytest
 import torch
 
-from deepbilevel.training.interruption import Interrupted
-from deepbilevel.training.run import Listener, train
+from deepbilevel_lab.training.interruption import Interrupted
+from deepbilevel_lab.training.run import Listener, train
 from tests.training.commands import only_folder, outcome
 from tests.training.test_combinations import digits
 from tests.training.test_packing import same
 
-SPEC = digits(method='{"kind": "bilevel", "validation": "momentum"}', data__limit=256, epochs=2, evaluate_every=2)
+SPEC = digits(method="momentum", data__limit=256, epochs=2, evaluate_every=2)
 
 
 class Stopper(Listener):
@@ -33,7 +33,8 @@ def test_momentum_survives_the_checkpoints_of_a_real_run(tmp_path):
             train(SPEC, out=tmp_path / "stopped", data_dir=tmp_path, listener=Stopper(num_groups))
     train(SPEC, out=tmp_path / "stopped", data_dir=tmp_path)
     unbroken, stopped = (outcome(only_folder(tmp_path / name)) for name in ("unbroken", "stopped"))
-    average = unbroken["checkpoint"][1]["method"]["validation_average"]
-    assert bool(average["started"])
-    assert all(bool(torch.isfinite(each).all()) for each in average["gradients"].values())
+    memory = unbroken["checkpoint"][1]["method"]["memory"]
+    assert bool(memory["started"])
+    assert memory["average"]
+    assert all(bool(torch.isfinite(each).all()) for each in memory["average"].values())
     assert same(stopped, unbroken)

@@ -2,35 +2,35 @@
 
 import json
 from dataclasses import FrozenInstanceError, fields, replace
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepbilevel.data.catalog import DATA_SETS
-from deepbilevel.methods import (
-    LOSSES,
-    PURE_LOSSES,
-    AgreementFilterSpec,
-    AndMaskSpec,
-    BilevelSpec,
-    GeneralizedCrossEntropy,
-    GsnrSpec,
-    LabelSmoothing,
-    Mixup,
-    SgdSpec,
-    UniformSpec,
-)
-from deepbilevel.networks.catalog import NETWORKS
-from deepbilevel.noise import NoiseSpec
-from deepbilevel.sampling.spec import GroupSpec
-from deepbilevel.specs import SpecError, from_plain, to_plain, with_value
-from deepbilevel.training.defaults import best_device, default_spec, usual_threads
-from deepbilevel.training.optimizers import OptimizerSpec
-from deepbilevel.training.schedules import Constant, Exponential, Linear, Phases, Steps
-from deepbilevel.training.spec import RunSpec
-from deepbilevel.training.spec_files import load_spec, save_spec
+from deepbilevel.rules.agreement_filter import AgreementFilter
+from deepbilevel.rules.and_mask import AndMask
+from deepbilevel.rules.average import Sgd, Uniform
+from deepbilevel.rules.bilevel import BilevelRule
+from deepbilevel.rules.cross_validated import CrossValidatedRule
+from deepbilevel.rules.exact import ExactBilevel
+from deepbilevel.rules.gsnr import Gsnr
+from deepbilevel.rules.k_fold import KFoldBilevel
+from deepbilevel.rules.median_of_three import MedianOfThree
+from deepbilevel.rules.momentum import MomentumBilevel
+from deepbilevel_lab.data.catalog import DATA_SETS
+from deepbilevel_lab.losses import LOSSES, PURE_LOSSES, GeneralizedCrossEntropy, LabelSmoothing, Mixup
+from deepbilevel_lab.networks.catalog import NETWORKS
+from deepbilevel_lab.noise import NoiseSpec
+from deepbilevel_lab.specs import SpecError, canonical_json, from_plain, to_plain, with_value
+from deepbilevel_lab.training.defaults import best_device, default_spec, usual_threads
+from deepbilevel_lab.training.folder import RunFolder
+from deepbilevel_lab.training.groups import GroupSpec
+from deepbilevel_lab.training.optimizers import OptimizerSpec
+from deepbilevel_lab.training.schedules import Constant, Exponential, Linear, Phases, Steps
+from deepbilevel_lab.training.spec import RunSpec
+from deepbilevel_lab.training.spec_files import load_spec, save_spec
 
 INCEPTIONS = ("inception", "inception_half", "inception_zhang")
 LARGE, SMALL = {"alexnet", "resnet50"}, {"cifarnet", *INCEPTIONS, "preact_resnet18"}
@@ -46,7 +46,7 @@ POSSIBLE_PAIRS = [(data, network) for data, network in PAIRS if network in POSSI
 GOLDEN = RunSpec(
     data={"name": "cifar10", "recipe": "cifarnet"},
     network="cifarnet",
-    method=BilevelSpec(mu=0.01),
+    method=BilevelRule(mu=0.01),
     noise="uniform:0.5",
     optimizer=OptimizerSpec("SGD", 0.01, {"momentum": 0.9}),
     schedule="exponential",
@@ -97,7 +97,7 @@ def test_defaults_are_the_papers():
     assert (voc.schedule, voc.epochs, voc.data.view, voc.data.test_crops) == (Linear(), 1000, "random-area", 10)
     assert made("voc2007", "cifarnet").data.test_crops == 1  # crops of thumbnails are all the same
     assert made("cifar100", "preact_resnet18").data.recipe == "preact-cifar100"
-    assert {spec.method for spec in found.values()} == {BilevelSpec()}
+    assert {spec.method for spec in found.values()} == {BilevelRule()}
     usual = {"digits": "digit_cnn", "voc2007": "alexnet", "imagenet": "alexnet", "clothing1m": "resnet50"}
     for data in DATA_SETS:
         assert default_spec(data, path="images").network.name == usual.get(data, "cifarnet")
@@ -114,6 +114,81 @@ def test_the_id_of_a_fixed_spec_is_what_it_always_was():
     assert GOLDEN.name == "cifar10-cifarnet-bilevel-uniform-0.5"
 
 
+# Taken from version 0.1: what it wrote under `method`, and the id it gave the run on digits with uniform:0.5.
+BILEVEL_OF_0_1 = {"kind": "bilevel", "mu": 0.01, "lam": 1.0, "normalize": True, "per_layer": False}
+BILEVEL_OF_0_1 |= {"solver": "diagonal", "weighting": "agreement", "validation": "first", "validation_momentum": 0.9}
+BILEVEL_OF_0_1 |= {"shared_dropout": False}
+TUNED = {"mu": 0.1, "lam": 2.0, "normalize": False, "per_layer": True, "weighting": "cosine"}
+OF_0_1 = [
+    (BILEVEL_OF_0_1, BilevelRule(), False, "13bf5e1d95"),
+    (BILEVEL_OF_0_1 | {"shared_dropout": True}, BilevelRule(), True, "6bdf7166b7"),
+    (BILEVEL_OF_0_1 | TUNED, BilevelRule(**TUNED), False, "731c6e5063"),
+    (BILEVEL_OF_0_1 | {"solver": "exact"}, ExactBilevel(), False, "3d9264cca8"),
+    (
+        BILEVEL_OF_0_1 | {"solver": "exact", "mu": 0.1, "shared_dropout": True},
+        *(ExactBilevel(mu=0.1), True, "8f11346fed"),
+    ),
+    (BILEVEL_OF_0_1 | {"validation": "k-fold"}, KFoldBilevel(), False, "8eb715c4c9"),
+    (
+        BILEVEL_OF_0_1 | {"validation": "k-fold", "weighting": "cosine"},
+        *(KFoldBilevel(weighting="cosine"), False, "7edaeea7ca"),
+    ),
+    (BILEVEL_OF_0_1 | {"validation": "momentum"}, MomentumBilevel(), False, "8f57807d45"),
+    (
+        BILEVEL_OF_0_1 | {"validation": "momentum", "validation_momentum": 0.5, "weighting": "absolute"},
+        *(MomentumBilevel(momentum=0.5, weighting="absolute"), False, "318aa1b0b0"),
+    ),
+    ({"kind": "sgd"}, Sgd(), False, "f07fbe22d1"),
+    ({"kind": "uniform", "use_validation": False}, Uniform(), False, "e15309f964"),
+    ({"kind": "uniform", "use_validation": True}, Uniform(use_validation=True), False, "e8fc1c3481"),
+    (
+        {"kind": "cross-validated", "block": "parameter", "shrink": "gradient"},
+        *(CrossValidatedRule(), False, "0381b760ba"),
+    ),
+    ({"kind": "and-mask", "threshold": 0.5}, AndMask(), False, "40f3f0973b"),
+    ({"kind": "median-of-three"}, MedianOfThree(), False, "e206fae1ef"),
+    ({"kind": "gsnr", "floor": 0.1}, Gsnr(), False, "192ee0e5c9"),
+    ({"kind": "agreement-filter", "max_cosine_distance": 0.97}, AgreementFilter(), False, "8f2f8afb93"),
+]
+
+
+@pytest.mark.parametrize(("written", "rule", "shared_dropout", "id_then"), OF_0_1)
+def test_a_run_of_version_0_1_is_read_and_keeps_its_id(digits, written, rule, shared_dropout, id_then):
+    noisy = with_value(digits, "noise", "uniform:0.5")
+    plain = {key: value for key, value in to_plain(noisy).items() if key != "shared_dropout"}
+    read = from_plain(RunSpec, {**plain, "method": written})
+    assert (read.method, read.shared_dropout) == (rule, shared_dropout)
+    made = replace(noisy, method=rule, shared_dropout=shared_dropout)
+    assert made == read
+    assert made.id == read.id == id_then
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def test_every_committed_record_is_read_and_has_the_id_of_its_folder():
+    records = sorted(RESULTS.rglob("record.json"))
+    assert len(records) > 100
+    for path in records:
+        record = json.loads(path.read_text())
+        spec = from_plain(RunSpec, record["spec"])
+        assert spec.id == record["id"], path
+        assert path.parent.name.endswith(f"-{spec.id}"), path
+        assert RunFolder.of(spec, path.parents[1]).path == path.parent, path
+
+
+def test_methods_that_only_version_0_1_had_are_refused_by_name(digits):
+    for choices in ({"solver": "exact", "validation": "momentum"}, {"solver": "exact", "validation": "k-fold"}):
+        with pytest.raises(SpecError, match=r"solver 'exact' with validation .* are now bilevel, exact, k-fold, momen"):
+            from_plain(RunSpec, {**to_plain(digits), "method": BILEVEL_OF_0_1 | choices})
+
+
+def test_a_setting_as_version_0_1_named_it_leaves_the_others_alone(digits):
+    spec = replace(with_value(digits, "method.mu", 0.1), shared_dropout=True)
+    assert with_value(spec, "method.solver", "exact") == replace(spec, method=ExactBilevel(mu=0.1))
+    assert with_value(spec, "method.shared_dropout", False) == replace(spec, shared_dropout=False)
+
+
 def test_the_id_depends_on_no_order_and_on_no_way_of_writing_numbers():
     plain = to_plain(GOLDEN)
     turned = {key: dict(reversed(value.items())) if isinstance(value, dict) else value for key, value in plain.items()}
@@ -125,13 +200,14 @@ def test_the_id_depends_on_no_order_and_on_no_way_of_writing_numbers():
 
 
 VARIANTS = [
-    *({"method": SgdSpec()}, {"method": UniformSpec()}, {"method": UniformSpec(use_validation=True)}),
-    *({"method": BilevelSpec(mu=0.02)}, {"method": BilevelSpec(per_layer=True)}, {"noise": None}),
-    *({"method": BilevelSpec(weighting=name)} for name in ("absolute", "clipped", "random", "cosine")),
-    *({"method": BilevelSpec(validation=name)} for name in ("k-fold", "momentum")),
-    {"method": BilevelSpec(validation="momentum", validation_momentum=0.5)},
-    *({"method": "and-mask"}, {"method": AndMaskSpec(0.6)}, {"method": "median-of-three"}, {"method": "gsnr"}),
-    *({"method": GsnrSpec(0.2)}, {"method": "agreement-filter"}, {"method": AgreementFilterSpec(1.0)}),
+    *({"method": Sgd()}, {"method": Uniform()}, {"method": Uniform(use_validation=True)}),
+    *({"method": BilevelRule(mu=0.02)}, {"method": BilevelRule(per_layer=True)}, {"noise": None}),
+    *({"method": BilevelRule(weighting=name)} for name in ("absolute", "clipped", "random", "cosine")),
+    *({"method": kind} for kind in ("exact", "k-fold", "momentum")),
+    *({"method": ExactBilevel(mu=0.1)}, {"method": KFoldBilevel(weighting="cosine")}),
+    *({"method": MomentumBilevel(momentum=0.5)}, {"shared_dropout": True}),
+    *({"method": "and-mask"}, {"method": AndMask(0.6)}, {"method": "median-of-three"}, {"method": "gsnr"}),
+    *({"method": Gsnr(0.2)}, {"method": "agreement-filter"}, {"method": AgreementFilter(1.0)}),
     *({"noise": NoiseSpec("pair", 0.5)}, {"noise": NoiseSpec("uniform", 0.4)}, {"optimizer": OptimizerSpec("Adam")}),
     *({"schedule": Constant()}, {"schedule": Exponential(0.9)}, {"group": GroupSpec(num_batches=4)}),
     *({"group": GroupSpec(holdout=0.1)}, {"group": GroupSpec(matched=False)}, {"epochs": 7}, {"seed": 4}),
@@ -155,22 +231,22 @@ def test_every_variant_has_an_id_of_its_own_and_survives_its_files(tmp_path):
 
 
 METHODS = st.one_of(
-    st.just(SgdSpec()),
-    st.builds(UniformSpec, st.booleans()),
+    st.just(Sgd()),
+    st.builds(Uniform, st.booleans()),
     st.builds(
-        BilevelSpec,
+        BilevelRule,
         mu=st.floats(0, 10),
         lam=st.floats(1e-6, 1e6),
         normalize=st.booleans(),
         per_layer=st.booleans(),
-        solver=st.sampled_from(["diagonal", "exact"]),
-        weighting=st.sampled_from(["agreement", "absolute", "clipped"]),
-        shared_dropout=st.booleans(),
+        weighting=st.sampled_from(["agreement", "absolute", "clipped", "random", "cosine"]),
     ),
-    st.builds(BilevelSpec, validation=st.sampled_from(["k-fold", "momentum"]), validation_momentum=st.floats(0, 0.999)),
-    st.builds(AndMaskSpec, st.floats(0, 1)),
-    st.builds(GsnrSpec, st.floats(0, 1)),
-    st.builds(AgreementFilterSpec, st.floats(0, 2)),
+    st.builds(ExactBilevel, st.floats(0, 10), st.floats(1e-6, 1e6), st.booleans(), st.booleans()),
+    st.builds(KFoldBilevel, mu=st.floats(0, 10), weighting=st.sampled_from(["agreement", "cosine"])),
+    st.builds(MomentumBilevel, momentum=st.floats(0, 0.999), per_layer=st.booleans()),
+    st.builds(AndMask, st.floats(0, 1)),
+    st.builds(Gsnr, st.floats(0, 1)),
+    st.builds(AgreementFilter, st.floats(0, 2)),
 )
 FREE_LOSSES = st.one_of(  # those that go with everything else
     st.sampled_from([kind() for kind in PURE_LOSSES.values()]),
@@ -216,16 +292,18 @@ SPECS = st.builds(
 
 @pytest.mark.parametrize("kind", LOSSES)
 def test_any_loss_comes_back_from_files(digits, kind, tmp_path):
-    spec = replace(digits, method=SgdSpec(), loss=LOSSES[kind]())
+    spec = replace(digits, method=Sgd(), loss=LOSSES[kind]())
     for name in ("run.json", "run.toml"):
         save_spec(spec, tmp_path / name)
         assert load_spec(tmp_path / name) == spec
 
 
-@given(spec=SPECS)
-def test_any_run_comes_back_from_plain_values_and_files(spec, tmp_path_factory):
+@given(spec=SPECS, shared=st.booleans())
+def test_any_run_comes_back_from_plain_values_and_files(spec, shared, tmp_path_factory):
+    spec = replace(spec, shared_dropout=shared and spec.method.splits)
     folder = tmp_path_factory.getbasetemp()
     loaded = [from_plain(RunSpec, to_plain(spec)), from_plain(RunSpec, json.loads(json.dumps(to_plain(spec))))]
+    loaded.append(from_plain(RunSpec, json.loads(canonical_json(spec))))  # as version 0.1 would have written it
     if spec.epochs < 2**63 and (spec.data.limit or 0) < 2**63:
         for name in ("run.json", "run.toml"):
             save_spec(spec, folder / name)
@@ -273,10 +351,10 @@ def test_names_are_fit_for_folders(digits):
 @pytest.mark.parametrize(
     ("key", "value", "check"),
     [
-        ("method", "uniform", lambda spec: spec.method == UniformSpec()),
-        ("method.kind", "sgd", lambda spec: spec.method == SgdSpec()),
-        ("method.weighting", "random", lambda spec: spec.method == BilevelSpec(weighting="random")),
-        ("method.mu", "0", lambda spec: spec.method == BilevelSpec(mu=0.0)),
+        ("method", "uniform", lambda spec: spec.method == Uniform()),
+        ("method.kind", "sgd", lambda spec: spec.method == Sgd()),
+        ("method.weighting", "random", lambda spec: spec.method == BilevelRule(weighting="random")),
+        ("method.mu", "0", lambda spec: spec.method == BilevelRule(mu=0.0)),
         ("noise", "pair:0.25", lambda spec: spec.noise == NoiseSpec("pair", 0.25)),
         ("loss", "label-smoothing", lambda spec: spec.loss == LabelSmoothing()),
         ("loss", '{"kind": "label-smoothing", "rate": 0.2}', lambda spec: spec.loss == LabelSmoothing(0.2)),

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from deepbilevel.specs import SpecError, from_plain, to_plain, with_value
-from deepbilevel.training.defaults import default_spec
-from deepbilevel.training.spec import RunSpec
-from deepbilevel.training.spec_files import load_spec, read_plain, save_spec
+from deepbilevel_lab.specs import SpecError, from_plain, to_plain, with_value
+from deepbilevel_lab.training.defaults import default_spec
+from deepbilevel_lab.training.spec import RunSpec
+from deepbilevel_lab.training.spec_files import load_spec, read_plain, save_spec
 
 DIGITS = {"data": {"name": "digits"}, "network": "digit_cnn"}
 CIFAR = {"data": {"name": "cifar10", "recipe": "cifarnet"}, "network": "cifarnet"}
@@ -36,21 +36,23 @@ IMPOSSIBLE = [
     (changed(DIGITS, precision="float16"), "precision 'float16' needs a GPU; on a CPU take 'float32'"),
     (changed(DIGITS, method="sgd", group__holdout=0.1), "group.holdout is for methods that validate; sgd would waste"),
     (changed(DIGITS, method="sgd", group__matched=True), "group.matched is for methods that compare; sgd takes"),
-    (
-        changed(DIGITS, method={"kind": "bilevel", "weighting": "random", "solver": "exact"}),
-        "method: weighting 'random' does not look at gradients, so solver 'exact' would hold them all for nothing",
-    ),
+    (changed(DIGITS, method="sgd", shared_dropout=True), "shared_dropout is for methods that compare; sgd takes"),
     (
         changed(DIGITS, method={"kind": "bilevel", "validation": "k-fold", "solver": "exact"}),
-        "method: validation 'k-fold' gives every mini-batch .* of its own, .* take solver 'diagonal'",
+        "method: solver 'exact' with validation 'k-fold' is not a kind of method; .* bilevel, exact, k-fold, momentum",
     ),
     (
-        changed(DIGITS, method={"kind": "bilevel", "validation": "k-fold"}, group__holdout=0.1),
-        "group.holdout only validates, but method.validation 'k-fold' learns from every mini-batch",
+        changed(DIGITS, method={"kind": "bilevel", "weighting": "random", "solver": "exact"}),
+        "unknown key 'method.weighting'; .*There are: method.mu, method.lam, method.normalize, method.per_layer",
     ),
     (
-        changed(DIGITS, method={"kind": "bilevel", "weighting": "cosine", "solver": "exact"}),
-        "method: weighting 'cosine' looks at each mini-batch alone",
+        changed(DIGITS, method={"kind": "k-fold", "weighting": "clipped"}),
+        "unknown value of method.weighting 'clipped'; .*There are: agreement, cosine",
+    ),
+    (changed(DIGITS, method="k-fold", group__holdout=0.1), "group.holdout is for methods that validate; k-fold would"),
+    (
+        changed(DIGITS, method={"kind": "uniform", "use_validation": True}, group__holdout=0.1),
+        "group.holdout only validates, but method.use_validation would learn from it; drop one",
     ),
     (
         changed(DIGITS, method="median-of-three", group__num_batches=2),
@@ -108,7 +110,7 @@ IMPOSSIBLE = [
 
 OUT_OF_RANGE = [
     *(
-        (changed(DIGITS, method={"kind": "bilevel", "validation_momentum": value}), "validation_momentum must lie")
+        (changed(DIGITS, method={"kind": "momentum", "momentum": value}), "method: momentum must lie in 0 .. 1, got")
         for value in (-0.1, 1)
     ),
     (changed(DIGITS, method={"kind": "and-mask", "threshold": 1.5}), "method: threshold must lie in 0 .. 1, got 1.5"),
@@ -159,8 +161,10 @@ MISSPELT = [
     (changed(DIGITS, optimizer__lrate=1), "unknown key 'optimizer.lrate'; did you mean 'optimizer."),
     (changed(DIGITS, method={"kind": "bilevel", "mue": 1}), "unknown key 'method.mue'; did you mean 'method.mu'"),
     (changed(DIGITS, method={"kind": "sgd", "mu": 1}), "unknown key 'method.mu'; there is none"),
-    (changed(DIGITS, method="bilevl"), "unknown method 'bilevl'; did you mean 'bilevel'"),
-    (changed(DIGITS, method={"kind": "bilevl"}), "unknown method 'bilevl'; did you mean 'bilevel'"),
+    (changed(DIGITS, method="bilevl"), "method: unknown rule 'bilevl'; did you mean 'bilevel'"),
+    (changed(DIGITS, method={"kind": "bilevl"}), "method: unknown rule 'bilevl'; did you mean 'bilevel'"),
+    (changed(DIGITS, method="no_such:Rule"), "method: rule 'no_such:Rule': No module named 'no_such'; .*PYTHONPATH"),
+    (changed(DIGITS, method="json:loads"), "method: rule 'json:loads': module json has no subclass of .*Rule called"),
     (changed(DIGITS, loss="crossentropy"), "unknown loss 'crossentropy'; did you mean 'cross-entropy'"),
     (changed(DIGITS, mixing="mixap"), "unknown mixing 'mixap'; did you mean 'mixup'"),
     (changed(DIGITS, mixing={"kind": "mixup", "alfa": 1}), "unknown key 'mixing.alfa'; did you mean 'mixing.alpha'"),
@@ -179,7 +183,7 @@ MISSPELT = [
     (changed(DIGITS, group__on_rare="rise"), "unknown value of group.on_rare 'rise'; did you mean 'raise'"),
     (
         changed(DIGITS, method={"kind": "bilevel", "solver": "exct"}),
-        "value of method.solver 'exct'; did you mean 'exact'",
+        "method: solver 'exct' with validation 'first' is not a kind of method",
     ),
     ({"data": {"name": "digits"}}, "network is missing; it has no default"),
     ({"network": "digit_cnn"}, "data is missing; it has no default"),
@@ -212,8 +216,7 @@ def test_what_is_misspelt_or_missing_is_named_with_the_nearest(plain, message):
 WHOLE = ["epochs", "seed", "threads", "evaluate_every", "zeroed_steps", "data.limit", "data.test_limit"]
 WHOLE += ["data.test_crops", "group.num_batches", "group.batch_size"]
 NUMBERS = ["optimizer.lr", "method.mu", "method.lam", "group.holdout", "data.test_rate", "network.dropout"]
-NUMBERS += ["method.validation_momentum"]
-FLAGS = ["method.normalize", "method.per_layer", "method.shared_dropout", "group.matched"]
+FLAGS = ["method.normalize", "method.per_layer", "shared_dropout", "group.matched"]
 TEXTS = ["data.name", "data.recipe", "data.path", "data.labels", "data.split", "network.name", "network.weights"]
 TEXTS += ["optimizer.name"]
 CHOICES = [
@@ -221,9 +224,7 @@ CHOICES = [
     "precision",
     "passes",
     "data.train_figures",
-    "method.solver",
     "method.weighting",
-    "method.validation",
     "group.draw",
     "group.on_rare",
     "optimizer.decay",

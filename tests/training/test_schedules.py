@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepbilevel.specs import SpecError, from_plain, to_plain
-from deepbilevel.training.schedules import Constant, Exponential, Linear, Phases, ScheduleSpec, Steps
+from deepbilevel_lab.specs import SpecError, from_plain, to_plain
+from deepbilevel_lab.training.schedules import Constant, Exponential, Linear, Phases, ScheduleSpec, Steps
 
 EVERY_SCHEDULE = [Constant(), Exponential(), Steps(), Linear(), Phases()]
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from deepbilevel import Bilevel
-from deepbilevel.group_report import GroupReport
-from deepbilevel.methods import Average
-from deepbilevel.training.packing import pack, unpack
-from deepbilevel.training.step_log import StepLog, read_steps, write_steps
+from deepbilevel import Bilevel, GroupStep
+from deepbilevel.contract import Report
+from deepbilevel.rules.average import Uniform
+from deepbilevel_lab.training.packing import pack, unpack
+from deepbilevel_lab.training.step_log import StepLog, read_steps, write_steps
 from tests.models import build, images
 from tests.test_memory import Forbidden
 
@@ -32,8 +32,8 @@ def reports(make, count):
 RULES = {
     "bilevel": lambda model: Bilevel(model, num_batches=K),
     "bilevel, per layer": lambda model: Bilevel(model, num_batches=K, per_layer=True),
-    "average": lambda model: Average(model, num_batches=K),
-    "average, first left out": lambda model: Average(model, num_batches=K, leave_out=1),
+    "average": lambda model: GroupStep(model, Uniform(use_validation=True), num_batches=K),
+    "average, first left out": lambda model: GroupStep(model, Uniform(), num_batches=K),
 }
 EVERY_RULE = pytest.mark.parametrize("make", RULES.values(), ids=RULES)
 
@@ -112,12 +112,12 @@ def test_a_state_of_no_steps_is_empty():
 def test_rows_of_a_gpu_follow_those_of_a_checkpoint():
     log = StepLog()
     log.load_state_dict({"losses": torch.ones(1, 2)})
-    log.add(GroupReport(**{name: torch.ones(2, device="cuda") for name in ("weights", "losses", "finite")}))
+    log.add(Report(**{name: torch.ones(2, device="cuda") for name in ("weights", "losses", "finite")}))
     assert log.columns()["losses"].tolist() == [[1, 1], [1, 1]]
 
 
 def report(weights, losses, finite):
-    return GroupReport(weights=torch.tensor(weights), losses=torch.tensor(losses), finite=torch.tensor(finite))
+    return Report(weights=torch.tensor(weights), losses=torch.tensor(losses), finite=torch.tensor(finite))
 
 
 def test_the_summary_by_hand():

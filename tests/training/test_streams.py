@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from deepbilevel.training.packing import pack, unpack
-from deepbilevel.training.streams import restore_streams, save_streams, seed_streams
+from deepbilevel_lab.training.packing import pack, unpack
+from deepbilevel_lab.training.streams import restore_streams, save_streams, seed_streams
 
 
 def draw():

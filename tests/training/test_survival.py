@@ -20,7 +20,7 @@ RUNS = {
     "bilevel": (),
     "sgd with Adam": ("--method", "sgd", "--set", "optimizer=Adam", "--set", "optimizer.lr=0.001"),
     "bilevel with everything": (
-        *("--set", "method.shared_dropout=true", "--set", "method.per_layer=true", "--set", "group.holdout=0.2"),
+        *("--set", "shared_dropout=true", "--set", "method.per_layer=true", "--set", "group.holdout=0.2"),
         *("--set", "evaluate_every=2", "--set", "schedule=linear"),
     ),
 }

@@ -1,20 +1,16 @@
-"""The processes that share the mini-batches of a group: mini-batch i belongs to rank ``i mod size``."""
+"""What processes say to each other: numbers and flat tensors, whatever they mean. Only this room knows ranks."""
 
+import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a torch built without distribution has no such class
     from torch.distributed import ProcessGroup
-
-    ProcessGroupChoice: TypeAlias = ProcessGroup | Literal[False] | None
-else:
-    ProcessGroupChoice = Any  # a torch built without distribution has no such class
-
 
 _BUCKET_BYTES = 25 * 2**20  # what torch's own wrapper takes
 
@@ -46,9 +42,8 @@ class Ranks:
         if num_batches < self.size:
             raise ValueError(
                 f"num_batches={num_batches} mini-batches cannot be spread over {self.size} processes, one of them "
-                f"would have nothing to do; start at most {num_batches} processes, compare more mini-batches, pass "
-                "spread='groups' to give every process a group of its own, or process_group=False to keep the group "
-                "in one process"
+                f"would have nothing to do; start at most {num_batches} processes, compare more mini-batches, or "
+                "share(..., 'groups') to give every process a group of its own, or share(..., 'nothing')"
             )
 
     def rows_of_all(self, rows: Tensor, num_batches: int) -> Tensor:
@@ -118,32 +113,48 @@ class Broadcast:
         return self.vectors
 
 
-def find_ranks(process_group: ProcessGroupChoice) -> Ranks | None:
-    """Return the processes that share a group, or nothing where this process works alone.
+def find_ranks(process_group: "ProcessGroup | None" = None) -> Ranks | None:
+    """Return the processes of a group of torch's, all of them unless given; nothing where there is only one.
 
     Args:
-        process_group: ``None`` takes all processes if ``torch.distributed`` is initialised, ``False`` never shares,
-            and a group of torch's shares with its members.
+        process_group: ``None`` takes all processes, if ``torch.distributed`` is initialised.
     """
-    if process_group is False:
-        return None
     if not dist.is_available() or not dist.is_initialized():
         if process_group is not None:
             raise ValueError("process_group is given, but torch.distributed is not initialised; initialise it first")
         return None
     if dist.get_rank(process_group) < 0:
-        raise ValueError(
-            "this process is not in process_group; pass the group it is in, or process_group=False to work alone"
-        )
+        raise ValueError("this process is not in process_group; pass the group it is in, or share(..., 'nothing')")
     return None if dist.get_world_size(process_group) == 1 else Ranks(process_group)
 
 
-def switch_off_wrappers(model: nn.Module) -> None:
-    """Keep ``DistributedDataParallel`` from averaging gradients and sending buffers: the group does both itself."""
+def quiet_wrappers(owner: object, model: nn.Module) -> None:
+    """Keep ``DistributedDataParallel`` from averaging gradients and sending buffers, as long as ``owner`` lives.
+
+    The owner does both itself. Afterwards the wrapper is as it was.
+    """
     for module in model.modules():
         if isinstance(module, DistributedDataParallel):
+            before = module.require_backward_grad_sync, module.require_forward_param_sync
+            num_owners, before = _quiet.get(module, (0, before))
+            _quiet[module] = num_owners + 1, before
             module.require_backward_grad_sync = False
             module.require_forward_param_sync = False  # else the first forward pass would still send the buffers
+            weakref.finalize(owner, _release_wrapper, weakref.ref(module))
+
+
+# How many owners a wrapper has, and how it was before the first: a new one may come before the last one goes.
+_quiet: weakref.WeakKeyDictionary[DistributedDataParallel, tuple[int, tuple[bool, bool]]] = weakref.WeakKeyDictionary()
+
+
+def _release_wrapper(wrapper: "weakref.ref[DistributedDataParallel]") -> None:
+    if (module := wrapper()) is None:
+        return
+    num_owners, before = _quiet.pop(module)
+    if num_owners > 1:
+        _quiet[module] = num_owners - 1, before
+    else:
+        module.require_backward_grad_sync, module.require_forward_param_sync = before
 
 
 def _buckets(vectors: Sequence[Tensor]) -> list[list[int]]:

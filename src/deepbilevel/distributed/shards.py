@@ -4,9 +4,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from deepbilevel.distributed.ranks import Ranks
+from deepbilevel.gradients import AnyGradients, Blocks, Gradients, Layout
 
 
 class Shards:
@@ -44,6 +46,54 @@ class Shards:
         return _sharded_type().from_local(
             part, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
         )
+
+
+class ShardedBlocks(Blocks):
+    """Blocks that measure whole parameters, of which a part is here.
+
+    Args:
+        owners: for each parameter the block it belongs to.
+        ranks: who has the other parts.
+    """
+
+    def __init__(self, owners: Sequence[int], ranks: Ranks) -> None:
+        super().__init__(owners)
+        self._ranks = ranks
+
+    def measure(self, gradients: AnyGradients, others: Sequence[AnyGradients]) -> tuple[Tensor, list[Tensor]]:
+        """Measure the own parts and add up over all processes, in one small message."""
+        own_norms, own_dots = super().measure(gradients, others)
+        sq_norms, *dots = self._ranks.add_up([own_norms, *own_dots])
+        return sq_norms, dots
+
+
+class ShardedLayout(Layout):
+    """The layout of parameters of which a part is here.
+
+    Args:
+        parts: of the parameters, those that are here.
+        owners: for each parameter the number of the module that owns it, if known.
+        whole: the parameters.
+        ranks: who has the other parts.
+    """
+
+    def __init__(self, parts: Sequence[Tensor], owners: Sequence[int] | None, whole: Sequence[Tensor], ranks: Ranks):
+        super().__init__(parts, owners)
+        self._whole = whole
+        self._ranks = ranks
+
+    def mean(self, total: Tensor, gradients: Gradients) -> Tensor:
+        """Return a sum over all numbers of the gradients as their mean."""
+        (total,) = self._ranks.add_up([total.reshape(1)])
+        return total.squeeze() / sum(self._whole[position].numel() for position in gradients)
+
+    def any(self, flag: Tensor) -> Tensor:
+        """Return whether something is true of any part of the parameters."""
+        (count,) = self._ranks.add_up([flag.reshape(1).to(torch.float32)])
+        return count.squeeze() > 0
+
+    def _make_blocks(self, owners: Sequence[int]) -> Blocks:
+        return ShardedBlocks(owners, self._ranks)
 
 
 def find_shards(parameters: Sequence[Tensor]) -> Shards | None:

@@ -1,24 +1,18 @@
-"""Which labels a group carries: two ways to draw them like the data set's own frequencies.
+"""What a group holds: which labels are drawn, which images stand for them, and which part of it a sampler yields.
 
-This module knows label frequencies and how often a group can hold each class; it does not know images.
+Labels are drawn in two ways, both like the data set's own frequencies. This module knows label frequencies and how
+often a group can hold each class; what labels mean is not its business.
 """
 
 from collections import deque
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from deepbilevel.sampling.labels import Indices
+from deepbilevel.sampling.pools import Indices
 
 Draw = Literal["shuffled", "stratified"]
-
-
-class LabelDraw(Protocol):
-    """Yields the label vectors of the coming groups."""
-
-    def draw(self, num_groups: int) -> Indices:
-        """Return the labels of the next groups, shape ``[num_groups, batch_size]``."""
-        ...
 
 
 class ShuffledDeck:
@@ -108,3 +102,76 @@ def capped_shares(sizes: Indices, batch_size: int, caps: Indices) -> np.ndarray[
         left = batch_size - caps[capped].sum()
         shares = np.where(capped, caps, left * open_sizes / max(open_sizes.sum(), 1))
     return shares
+
+
+class ImageQueue:
+    """Deals the images of one class, reshuffled whenever all have been dealt.
+
+    So the visits of two images differ by at most one at any moment. A group that begins with the end of one
+    shuffle and goes on with the next gets no image twice, as long as the class has enough of them.
+    """
+
+    def __init__(self, images: Indices, random: np.random.RandomState) -> None:
+        self._images = images
+        self._random = random
+        self._rest = images[:0]
+
+    def take(self, group_of: Indices) -> Indices:
+        """Return one image per entry of ``group_of``, which names in ascending order the group it will join."""
+        taken = np.empty(len(group_of), dtype=np.int64)
+        done = 0
+        while done < len(taken):
+            if len(self._rest) == 0:
+                start, stop = (int(np.searchsorted(group_of, group_of[done], side)) for side in ("left", "right"))
+                self._rest = self._reshuffle(already_in_group=taken[start:done], places_left=stop - done)
+            dealt, self._rest = np.split(self._rest, [len(taken) - done])
+            taken[done : done + len(dealt)] = dealt
+            done += len(dealt)
+        return taken
+
+    def _reshuffle(self, already_in_group: Indices, places_left: int) -> Indices:
+        order = self._random.permutation(self._images)
+        if len(already_in_group) == 0:
+            return order
+        first = order[~np.isin(order, already_in_group)][:places_left]
+        # Shuffled again, or those that stepped back would come early in the rest.
+        return np.concatenate([first, self._random.permutation(order[~np.isin(order, first)])])
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of ``[groups, num_batches, batch_size]``; all of it where a process works alone.
+
+    Attributes:
+        rank: the own place among the processes.
+        size: their number.
+        spread: what is cut into parts.
+        num_batches: k, the mini-batches of a group.
+    """
+
+    rank: int
+    size: int
+    spread: Literal["batches", "groups", "images"]
+    num_batches: int
+
+    @property
+    def places(self) -> range:
+        """Which mini-batches of a group are yielded."""
+        return range(self.rank, self.num_batches, self.size) if self.spread == "batches" else range(self.num_batches)
+
+    @property
+    def at_once(self) -> int:
+        """How many groups all processes together go through, while this one goes through one."""
+        return self.size if self.spread == "groups" else 1
+
+    @property
+    def stride(self) -> int:
+        """How many mini-batches all processes together go through meanwhile."""
+        return self.at_once * self.num_batches
+
+    def of_epoch(self, epoch: Indices) -> Indices:
+        """Return the own groups, and the own images of each mini-batch; equally many in all processes."""
+        if self.spread == "groups":
+            whole = len(epoch) // self.size * self.size
+            return epoch[self.rank : whole : self.size]
+        return epoch[..., self.rank :: self.size] if self.spread == "images" else epoch

@@ -1,9 +1,10 @@
 """Groups of mini-batches with identical labels and disjoint images, as a batch sampler.
 
-This module knows epochs and positions in them; what labels are is ``labels.py``, who may stand where is
-``pools.py``, which labels are drawn is ``draws.py``, and which images stand for them is ``queues.py``.
+This module knows epochs and positions in them; who may stand where is ``pools.py``, and which labels and images a group
+holds is ``draws.py``.
 """
 
+import copy
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +14,9 @@ from typing import Any, get_args
 import numpy as np
 from torch.utils.data import Sampler
 
-from deepbilevel.distributed import ProcessGroupChoice, find_ranks
-from deepbilevel.sampling.draws import Draw, ShuffledDeck, StratifiedDraw
-from deepbilevel.sampling.labels import Indices, Labels, one_class, read_classes
-from deepbilevel.sampling.own_part import find_own_part
-from deepbilevel.sampling.pools import OnRare, reserve_holdout, split_pools
-from deepbilevel.sampling.queues import ImageQueue
-from deepbilevel.sharing import Spread, note_sampler
+from deepbilevel.checks import check_alone
+from deepbilevel.sampling.draws import Draw, ImageQueue, Part, ShuffledDeck, StratifiedDraw
+from deepbilevel.sampling.pools import Indices, Labels, OnRare, one_class, read_classes, reserve_holdout, split_pools
 
 _DRAWS: dict[Draw, type[ShuffledDeck] | type[StratifiedDraw]] = {
     "shuffled": ShuffledDeck,
@@ -56,18 +53,9 @@ class MatchedGroups(Sampler[list[int]]):
             each class within one of its expected count.
         on_rare: what to do with a class too small to give each mini-batch one image: ``"raise"``, ``"repeat"`` its
             images within a group, or ``"drop"`` it.
-        process_group: who works together, as for :class:`~deepbilevel.Bilevel`: all processes of
-            ``torch.distributed`` where it is initialised (``None``), nobody (``False``), or the members of a process
-            group. All of them draw the same groups, and each yields its own part. Between two groups the state is the
-            same in all of them, and fits any number of them.
-        spread: what is a process's own part, as for :class:`~deepbilevel.Bilevel`. ``"batches"``: some mini-batches of
-            every group. ``"groups"``: every size-th group; as many for all, so the last ``groups % size`` of an epoch
-            are left out, other images in every epoch. ``"images"``: some images of every mini-batch, for parameters
-            that are sharded; their number must divide ``batch_size``.
 
     Attributes:
-        num_groups: groups, and so optimizer steps, in an epoch: ``images // (num_batches * batch_size)``, and with
-            ``spread="groups"`` a process's share of these.
+        num_groups: groups, and so optimizer steps, in an epoch: ``images // (num_batches * batch_size)``.
         holdout: positions of the images that only validate, or ``None``.
     """
 
@@ -82,17 +70,12 @@ class MatchedGroups(Sampler[list[int]]):
         holdout: float | Sequence[int] | None = None,
         draw: Draw = "shuffled",
         on_rare: OnRare = "raise",
-        process_group: ProcessGroupChoice = None,
-        spread: Spread = "batches",
     ) -> None:
         self.num_batches = num_batches = _whole("num_batches", num_batches, at_least=2)
         self.batch_size = batch_size = _whole("batch_size", batch_size, at_least=1)
         self.seed = seed = _whole("seed", seed, at_least=0)
-        _check_choice("spread", spread, get_args(Spread))
-        ranks = find_ranks(process_group)
-        self._part = find_own_part(ranks, spread, num_batches=num_batches, batch_size=batch_size)
-        if ranks is not None:
-            note_sampler(self, ranks.members, spread)
+        self._part = Part(0, 1, "batches", num_batches)
+        self._is_dealt = False
         _check_choice("draw", draw, get_args(Draw))
         _check_choice("on_rare", on_rare, get_args(OnRare))
         # Three independent streams, so that who is held out does not depend on how ties between anchors fell.
@@ -136,6 +119,8 @@ class MatchedGroups(Sampler[list[int]]):
         return self.num_groups * len(self._part.places)
 
     def __iter__(self) -> Iterator[list[int]]:
+        if not self._is_dealt:
+            check_alone()
         epoch, done = self._next
         # Set at the start, not at the end: a pass that is broken off is followed by a new one, not by itself again.
         self._next = (epoch + 1, 0)
@@ -147,6 +132,20 @@ class MatchedGroups(Sampler[list[int]]):
                     after = place + self._part.places.step
                     self._here = (epoch, start + (after if after < self.num_batches else self._part.stride))
                     yield batches[place].tolist()
+
+    def dealt(self, part: Part) -> "MatchedGroups":
+        """Return a sampler of the same groups that yields one part of them; see :func:`deepbilevel.distributed.share`.
+
+        All parts draw the same groups. Between two groups the state is the same in all of them, and fits any number of
+        them.
+        """
+        other = copy.copy(self)
+        other._part, other._is_dealt = part, True
+        other.num_groups = self._num_drawn_groups // part.at_once
+        other._check_groups_can_be_filled()
+        other._restart()
+        other.load_state_dict(self.state_dict())  # a place between parts moves to the next whole one
+        return other
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be this epoch, from its start; going on in order, or from a loaded state, needs no call."""
@@ -199,8 +198,8 @@ class MatchedGroups(Sampler[list[int]]):
         needed = self.num_batches * self.batch_size
         if self.num_groups == 0 and self._num_drawn_groups:
             raise ValueError(
-                f"spread='groups' over {self._part.at_once} processes needs a group for each, but there are images for "
-                f"{self._num_drawn_groups}; start fewer processes, or use smaller or fewer mini-batches"
+                f"share(..., 'groups') over {self._part.at_once} processes needs a group for each, but there are "
+                f"images for {self._num_drawn_groups}; start fewer processes, or use smaller or fewer mini-batches"
             )
         if self.num_groups == 0:
             raise ValueError(

@@ -1,0 +1,102 @@
+"""Every mini-batch of a group is validated by the mean of the others: all k train, and nothing is thrown away.
+
+    v_i = mean_{j != i} g_j,   w_i = <v_i, g_i> / (|g_i|^2 / lam + mu),   gradient = sum_i (w_i / W) g_i
+
+It needs the inner products of every two gradients, so all k of them are held until the group is full.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from deepbilevel.checks import check_flag, choose
+from deepbilevel.contract import Accumulator, Memory, Outcome, Rule
+from deepbilevel.gradients import AnyGradients, Blocks, Layout, WeightedGradientSum
+from deepbilevel.rule import bilevel_weights, check_regularisation, cosines
+from deepbilevel.rules.bilevel import BilevelReport, normalised
+from deepbilevel.rules.held import HeldGradients
+
+
+def compare_with_the_others(gram: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
+    """Let every mini-batch be validated by the mean of the others, ``v_i = mean_{j != i} g_j``.
+
+    Return ``<v_i, g_i>`` and ``|v_i|``, each ``[..., n]``. A mini-batch that is not finite is part of no mean, and
+    compared with nothing: NaN. So is a mini-batch that is left alone.
+
+    Args:
+        gram: ``<g_i, g_j>``, shape ``[..., n, n]``.
+        finite: which mini-batches are, shape ``[n]``.
+
+    >>> compare_with_the_others(torch.tensor([[4.0, 2.0], [2.0, 9.0]]), torch.tensor([True, True]))
+    (tensor([2., 2.]), tensor([3., 2.]))
+    """
+    gram = torch.where(finite[:, None] & finite, gram, 0.0)
+    others = 1 - torch.eye(len(finite), dtype=gram.dtype, device=gram.device)  # row i: all but i
+    count = torch.where(finite & (finite.sum() > 1), finite.sum() - 1, torch.nan).to(gram.dtype)
+    sums = others @ gram  # row i, column j: <sum of all but i, g_j>
+    sq_norms = (sums * others).sum(-1)
+    return (gram * others).sum(-1) / count, sq_norms.clamp(min=0).sqrt() / count
+
+
+@dataclass(frozen=True)
+class KFoldBilevel(Rule[BilevelReport]):
+    """Bilevel weights with k-fold validation; settings as in :class:`~deepbilevel.rules.BilevelRule`.
+
+    What has ``k - 1`` entries in its report has k here.
+    """
+
+    kind: ClassVar[str] = "k-fold"
+    description: ClassVar[str] = "bilevel, each mini-batch validated by all others"
+    matches: ClassVar[bool] = True
+    takes_products: ClassVar[bool] = True
+    spreads: ClassVar[bool] = False
+
+    mu: float = 0.01
+    lam: float = 1.0
+    normalize: bool = True
+    per_layer: bool = False
+    weighting: Literal["agreement", "cosine"] = "agreement"
+
+    def __post_init__(self) -> None:
+        check_regularisation(lam=self.lam, mu=self.mu)
+        check_flag("normalize", self.normalize)
+        check_flag("per_layer", self.per_layer)
+        choose("weighting", self.weighting, ("agreement", "cosine"))
+
+    @property
+    def needs_layers(self) -> str | None:
+        """Per-layer weights do."""
+        return "per_layer=True" if self.per_layer else None
+
+    def start(self, layout: Layout, num_batches: int, memory: Memory) -> "_ComparedWithOthers":
+        """Return the accumulator of a new group."""
+        return _ComparedWithOthers(self, layout.layers if self.per_layer else layout.model)
+
+
+class _ComparedWithOthers(Accumulator[BilevelReport]):
+    def __init__(self, rule: KFoldBilevel, blocks: Blocks) -> None:
+        super().__init__()
+        self._rule = rule
+        self._blocks = blocks
+        self._held = HeldGradients()
+
+    def add(self, gradients: AnyGradients, place: int) -> None:
+        sq_norms, dots = self._blocks.measure(gradients, self._held.gradients)
+        self.rows[place] = (sq_norms,)
+        self._held.add(gradients, dots, sq_norms)
+
+    def finish(self, losses: Tensor) -> Outcome[BilevelReport]:
+        (sq_norms,) = self.columns()
+        finite = torch.isfinite(sq_norms).all(dim=1)
+        dots, validation_norms = (each.T for each in compare_with_the_others(self._held.gram(), finite))  # [k, blocks]
+        norms = sq_norms.sqrt()
+        agreement = cosines(dots, norms, validation_norms)
+        raw_weights = agreement
+        if self._rule.weighting == "agreement":
+            raw_weights = bilevel_weights(dots, sq_norms, lam=self._rule.lam, mu=self._rule.mu)
+        total = WeightedGradientSum(self._blocks)
+        self._held.add_to(total, raw_weights)
+        settings = {"normalize": self._rule.normalize, "per_layer": self._rule.per_layer}
+        return normalised(total, raw_weights, agreement, norms, losses, **settings)

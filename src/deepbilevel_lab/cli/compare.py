@@ -1,0 +1,158 @@
+"""``deepbilevel compare``: methods side by side under the same conditions, and one table of what came of them."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepbilevel_lab.cli.messages import WRONG_USAGE, errors_as_messages
+from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, Place, read_place
+from deepbilevel_lab.cli.resolving import change_spec, parse_seeds, resolve_spec, split_settings
+
+if TYPE_CHECKING:
+    from deepbilevel_lab.sweeps.sweep import Sweep
+
+_USUAL_METHODS = "sgd,uniform,random,bilevel,cross-validated"
+
+
+def compare(
+    data: Annotated[
+        str | None, typer.Option(help="A data set (`deepbilevel data list`), a folder of images, or a .csv table.")
+    ] = None,
+    data_dir: Annotated[
+        Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
+    ] = Path("data"),
+    network: Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")] = None,
+    noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
+    methods: Annotated[
+        str, typer.Option(help="Names of --list, as in sgd,bilevel+mixup,bilevel[method.mu=0.1],controls.")
+    ] = _USUAL_METHODS,
+    seeds: Annotated[str, typer.Option(help="One run of each method per seed, as in 0-4 or 0,2,5.")] = "0-2",
+    jobs: Annotated[int | None, typer.Option(min=1, help=JOBS_HELP)] = None,
+    on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of a run; half the cores (4 at most) unless told.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes of a run that decode image files; 0: none.")] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other field, for all methods, as in optimizer.lr=0.1."),
+    ] = None,
+    spec_file: Annotated[
+        Path | None, typer.Option("--spec", help="Begin from a .toml or .json file; the method in it does not count.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder of runs, of the record and of the picture.")] = Path("runs"),
+    name: Annotated[
+        str | None, typer.Option(help="Of the record and the picture, sweep-NAME; one of its own unless told.")
+    ] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show the methods there are, and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print only the table, for a document.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
+) -> None:
+    """Train several methods with the same images, visits and initial weights; the same command goes on.
+
+    Example: deepbilevel compare --data digits --noise uniform:0.5 --methods sgd,uniform,bilevel --seeds 0-2 --jobs 2
+    """
+    if show_list:
+        _print_list(as_json=as_json)
+        return
+
+    from deepbilevel_lab.sweeps.comparison import plan
+    from deepbilevel_lab.sweeps.expressions import read_methods
+
+    with errors_as_messages(WRONG_USAGE):
+        if as_json and markdown:
+            raise ValueError("--json and --markdown are two ways to print the same; choose one")
+        _check_settings(settings or [])
+        place = read_place(on)
+        wanted, numbers = read_methods(methods), parse_seeds(seeds)
+        base = resolve_spec(data, data_dir, network, spec_file)
+        given = {"noise": noise, "epochs": epochs, "data.limit": limit, "threads": threads}
+        comparison = plan(change_spec(base, given, settings or []), wanted, numbers, name=name)
+    if dry_run:
+        _print_runs(comparison, as_json=as_json)
+        return
+    _run(comparison, place, out, data_dir, jobs, workers, markdown=markdown, quiet=quiet or markdown, as_json=as_json)
+
+
+def _check_settings(settings: list[str]) -> None:
+    for key, _ in split_settings(settings):
+        if key.partition(".")[0] == "method":
+            raise ValueError(f"--set {key} belongs to one method; write it there, as in bilevel[method.mu=0.1]")
+        if key == "seed":
+            raise ValueError("--set seed has no effect here; --seeds says which, as in --seeds 3 or 0-4")
+
+
+def _run(
+    comparison: "Sweep",
+    place: Place,
+    out: Path,
+    data_dir: Path,
+    jobs: int | None,
+    workers: int,
+    *,
+    markdown: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from deepbilevel_lab.cli.side_by_side import conclude, run_and_show
+    from deepbilevel_lab.report import draw_comparison
+    from deepbilevel_lab.sweeps.sweep import Recorder
+
+    recorder, trials = Recorder(comparison, out), comparison.trials()
+    with errors_as_messages():
+        with place.open(out, data_dir, workers=workers) as executor:
+            jobs = jobs or place.usual_jobs(len(trials))
+            outcomes = run_and_show(trials, executor, jobs, quiet=quiet, as_json=as_json, also=recorder)
+        picture = comparison.file(out, "png")
+        draw_comparison(recorder.record, picture)
+    files = {"record": str(recorder.path), "picture": str(picture)}
+    _print_result(recorder.record, files, markdown=markdown, as_json=as_json)
+    raise typer.Exit(conclude(outcomes))
+
+
+def _print_result(record: dict[str, Any], files: dict[str, str], *, markdown: bool, as_json: bool) -> None:
+    from deepbilevel_lab.cli.tables import print_table
+    from deepbilevel_lab.sweeps.table import describe, list_doubts, make_table, to_markdown
+
+    if as_json:
+        summary = [{key: each[key] for key in ("row", "settings", "summary", "runs")} for each in record["cells"]]
+        typer.echo(json.dumps({"event": "compared", **files, "cells": summary}))
+        return
+    if markdown:
+        typer.echo(to_markdown(record))
+        return
+    titles, rows = make_table(record)
+    print_table(titles, rows, caption=describe(record))
+    for doubt in list_doubts(record):
+        typer.echo(f"note: {doubt}")
+    typer.echo("\n".join(f"{name}: {path}" for name, path in files.items()))
+
+
+def _print_runs(comparison: "Sweep", *, as_json: bool) -> None:
+    from deepbilevel_lab.specs import to_plain
+
+    for trial in comparison.trials():
+        if as_json:
+            typer.echo(json.dumps({**trial.tags, "id": trial.id, "spec": to_plain(trial.spec)}))
+        else:
+            typer.echo(f"{trial.label}: {trial.spec.name}-{trial.id}")
+
+
+def _print_list(*, as_json: bool) -> None:
+    from deepbilevel_lab.cli.tables import print_table
+    from deepbilevel_lab.sweeps.named_methods import GROUPS, METHODS
+
+    if as_json:
+        known = {name: {"group": each.group, "description": each.description} for name, each in METHODS.items()}
+        typer.echo(json.dumps({"methods": known, "groups": dict(GROUPS)}))
+        return
+    rows = [[name, each.group, each.description] for name, each in METHODS.items()]
+    described = "; ".join(f"{name}: {what}" for name, what in GROUPS.items())
+    caption = f"A group stands for its methods, and all for everything. {described}"
+    print_table(["name", "group", "what it is"], rows, caption=caption, numbers=())

@@ -1,0 +1,282 @@
+"""``deepbilevel runs``: what was trained, how it stands, and how runs compare."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepbilevel_lab.cli.export import export
+from deepbilevel_lab.cli.messages import errors_as_messages
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from deepbilevel_lab.training.comparison import RunEntry
+
+runs = typer.Typer(help="List, show and compare runs.", no_args_is_help=True)
+
+OutOption = Annotated[Path, typer.Option(help="The folder of runs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_MOST_ROWS = 30
+_HISTORY = ("epoch", "lr", "loss", "negative_share", "train", "train_clean", "test", "gap")
+
+
+@runs.command("list")
+def list_runs(out: OutOption = Path("runs"), as_json: JsonOption = False) -> None:
+    """Show all runs under a folder, and how they stand.
+
+    Example: deepbilevel runs list --out runs
+    """
+    from rich.console import Console
+    from rich.markup import escape
+
+    from deepbilevel_lab.training.comparison import read_entries
+
+    with errors_as_messages():
+        if not out.is_dir():
+            raise FileNotFoundError(f"--out {out} is not a folder; `deepbilevel train` makes it, or choose another")
+        entries = read_entries(out)
+    if as_json:
+        typer.echo(json.dumps([_brief(entry) for entry in entries]))
+        return
+    table = _table("name", "id", "status", "epoch", "last", "best", "date", numbers=slice(3, 6))
+    table.caption = "last and best: test results in percent"
+    for entry in entries:
+        brief = _brief(entry)
+        epoch = f"{brief['epoch']}/{brief['epochs']}" if entry.record else ""
+        figures = [_short(brief[name]) for name in ("test", "best")]
+        table.add_row(
+            escape(entry.name), entry.id, entry.status, epoch, *figures, entry.changed.strftime("%m-%d %H:%M")
+        )
+    Console().print(table if entries else f"no runs in {out}")
+    for entry in entries:
+        if entry.status == "damaged":
+            typer.echo(f"damaged: {entry.error}", err=True)
+
+
+@runs.command()
+def show(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, or the start of its id.")],
+    out: OutOption = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Show everything about one run, and how to go on with it if it is unfinished.
+
+    Example: deepbilevel runs show 5d92f0
+    """
+    from deepbilevel_lab.training.comparison import find_run, read_entry
+
+    with errors_as_messages():
+        entry = read_entry(find_run(run, out))
+        if entry.status == "damaged":
+            raise ValueError(entry.error)
+    if as_json:
+        typer.echo(json.dumps({**entry.record, "status": entry.status, "folder": str(entry.folder.path)}))
+    else:
+        _print_run(entry)
+
+
+@runs.command()
+def compare(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Folders, or starts of ids; all runs under --out unless told."),
+    ] = None,
+    out: OutOption = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Put runs side by side: the settings in which they differ, their figures, and the spread over seeds.
+
+    Example: deepbilevel runs compare 5d92f0 0c1b7e
+    """
+    from deepbilevel_lab.training.comparison import (
+        differing_settings,
+        find_run,
+        flatten,
+        is_set_aside,
+        read_entries,
+        read_entry,
+        summarize_seeds,
+    )
+
+    with errors_as_messages():
+        if names:
+            entries = [read_entry(find_run(name, out)) for name in names]
+        else:
+            entries = [entry for entry in read_entries(out) if not is_set_aside(entry)]
+        sound = [entry for entry in entries if entry.status != "damaged"]
+        for entry in entries:
+            if entry.status == "damaged":
+                typer.echo(f"left out: {entry.error}", err=True)
+        if not sound:
+            raise ValueError(f"there is no sound run to compare in {', '.join(names) if names else out}; choose others")
+    keys = differing_settings(sound)
+    rows = [
+        {"id": entry.id, "name": entry.name, "status": entry.status, "metric": entry.record["metric"]}
+        | {"settings": {key: flatten(entry.record["spec"]).get(key) for key in keys}, **entry.figures()}
+        for entry in sound
+    ]
+    summaries = [asdict(summary) for summary in summarize_seeds(sound)]
+    if as_json:
+        typer.echo(json.dumps({"differing": keys, "runs": rows, "over_seeds": summaries}))
+    else:
+        _print_comparison(sound, keys, rows)
+        _print_summaries([key for key in keys if key != "seed"], summarize_seeds(sound))
+
+
+runs.command()(export)
+
+
+def _brief(entry: "RunEntry") -> dict[str, Any]:
+    brief: dict[str, Any] = {
+        "name": entry.name,
+        "id": entry.id,
+        "folder": str(entry.folder.path),
+        "status": entry.status,
+        "date": entry.changed.isoformat(timespec="seconds"),
+        "error": entry.error,
+    }
+    figures = entry.figures() if entry.record else {"test": None, "best": None}
+    brief["epoch"] = entry.epochs_done if entry.record else None
+    brief["epochs"] = entry.record["spec"]["epochs"] if entry.record else None
+    return {**brief, "test": figures["test"], "best": figures["best"]}
+
+
+def _print_run(entry: "RunEntry") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from deepbilevel_lab.training.comparison import flatten
+
+    console, record = Console(), entry.record
+    final, best = record["final"], record["best"]
+    lines = [
+        f"{entry.name}  {entry.id}",
+        f"folder {entry.folder.path}, written {entry.changed:%Y-%m-%d %H:%M}",
+        f"status {entry.status}, epoch {entry.epochs_done} of {record['spec']['epochs']}, {record['steps']:,} steps",
+        f"{record['images']['train']:,} training and {record['images']['test']:,} test images, "
+        f"{record['parameters']:,} parameters",
+    ]
+    if final is not None:
+        clean = f" ({final['train_clean']:.2f} on clean labels)" if "train_clean" in final else ""
+        lines.append(
+            f"test {record['metric']} {final['test']:.2f} % last, {best['test']:.2f} % best (epoch {best['epoch']}, "
+            f"chosen by looking at it); train {final['train']:.2f} %{clean}, gap {final['gap']:.2f}"
+        )
+    seconds = ", ".join(f"{name} {value:,.1f}" for name, value in record["seconds"].items())
+    lines.append(f"seconds: {seconds}; {_short(record['samples_per_second'])} images a second while training")
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    settings = _table("setting", "value")
+    for key, value in flatten(record["spec"]).items():
+        settings.add_row(key, escape(_setting(value)))
+    console.print(settings)
+    _print_history(record["history"])
+    surroundings = _table("ran on", "")
+    for key, value in flatten({**record["environment"], "data_dir": record["data_dir"]}).items():
+        surroundings.add_row(key, escape(_setting(value)))
+    console.print(surroundings)
+    for line in _how_to_go_on(entry):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_history(history: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+
+    if not history:
+        return
+    names = [name for name in _HISTORY if any(name in row for row in history)]
+    table = _table(*(name.replace("_", " ") for name in names), numbers=slice(0, None))
+    every = -(-len(history) // _MOST_ROWS)
+    # Counted from the end: the last epoch is always among them.
+    for row in history[(len(history) - 1) % every :: every]:
+        table.add_row(*(str(row[name]) if name == "epoch" else _short(row.get(name), 4) for name in names))
+    if every > 1:
+        table.caption = f"every {every} epochs of {len(history)}; --json shows all"
+    Console().print(table)
+
+
+def _how_to_go_on(entry: "RunEntry") -> list[str]:
+    import shlex
+
+    path = entry.folder.path
+    if entry.status == "done":
+        return [f"to use it: {shlex.join(['deepbilevel', 'predict', str(path), 'photo.jpg'])}"]
+    if entry.status == "running":
+        return [f"process {entry.record['process']} is training here"]
+    lines = [f"error: {entry.error}"] if entry.error else []
+    command = ["deepbilevel", "train", "--spec", str(entry.folder.spec_file), "--out", str(path.parent)]
+    command += ["--data-dir", entry.record["data_dir"]]
+    return [*lines, f"to go on from its last checkpoint: {shlex.join(command)}"]
+
+
+def _print_comparison(entries: "list[RunEntry]", keys: list[str], rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from deepbilevel_lab.training.comparison import FIGURES
+
+    extra = [name for name in ("status", "metric") if len({row[name] for row in rows} | {_usual(name, rows)}) > 1]
+    first = len(keys) + 1 + len(extra)
+    table = _table("id", *map(_setting_title, keys), *extra, *map(_title, FIGURES), numbers=slice(first, None))
+    for entry, row in zip(entries, rows, strict=True):
+        settings = [escape(_setting(row["settings"][key])) for key in keys]
+        table.add_row(entry.id, *settings, *(row[name] for name in extra), *(_short(row[name]) for name in FIGURES))
+    table.caption = "in percent; best was chosen by looking at the test images"
+    Console().print(table)
+    if not keys and len(rows) > 1:
+        typer.echo("these runs do not differ in any setting", err=True)
+
+
+def _print_summaries(keys: list[str], summaries: "list[Any]") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from deepbilevel_lab.training.comparison import FIGURES
+
+    if all(len(summary.seeds) == 1 for summary in summaries):
+        return  # the table above has said it all
+    table = _table(*map(_setting_title, keys), "seeds", *map(_title, FIGURES), numbers=slice(len(keys) + 1, None))
+    for summary in summaries:
+        count = len(summary.seeds)
+        settings = [escape(_setting(summary.settings[key])) for key in keys]
+        seeds = "one seed" if count == 1 else f"n = {count}"
+        table.add_row(*settings, seeds, *(str(summary.figures[name]) for name in FIGURES))
+    table.caption = "finished runs, mean ± standard deviation over seeds"
+    Console().print(table)
+
+
+def _table(*columns: str, numbers: slice | None = None) -> "Table":
+    from rich.table import Table
+
+    table = Table(*columns, caption_justify="left")
+    for column in table.columns:
+        # Names may take several lines; a number or an id that is cut off is of no use.
+        column.overflow = "fold"
+        column.no_wrap = column.header in {"id", "date", "last", "best", "epoch"}
+    for column in table.columns[numbers] if numbers is not None else []:
+        column.justify = "right"
+    return table
+
+
+def _setting_title(key: str) -> str:
+    return key.removesuffix(".kind")
+
+
+def _title(figure: str) -> str:
+    return {"test": "test, last", "best": "test, best"}.get(figure, figure)
+
+
+def _usual(name: str, rows: list[dict[str, Any]]) -> str:
+    return "done" if name == "status" else rows[0][name]
+
+
+def _setting(value: Any) -> str:
+    return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _short(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,187 @@
+"""``deepbilevel train``: a run from the command line."""
+
+import json
+import sys
+import warnings
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepbilevel_lab.cli.messages import FAILED, INTERRUPTED, WRONG_USAGE, errors_as_messages, last_words
+from deepbilevel_lab.cli.resolving import change_spec, parse_seeds, resolve_spec
+from deepbilevel_lab.cli.tie import read_spec_and_watch
+
+if TYPE_CHECKING:
+    from deepbilevel_lab.processes import Launch
+    from deepbilevel_lab.training.spec import RunSpec
+
+
+def train(
+    data: Annotated[
+        str | None, typer.Option(help="A data set (`deepbilevel data list`), a folder of images, or a .csv table.")
+    ] = None,
+    data_dir: Annotated[
+        Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
+    ] = Path("data"),
+    network: Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="bilevel (the default), cross-validated, sgd, uniform or another rule (a wrong name lists them all); "
+            "or your own, as package.module:ClassName."
+        ),
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="cross-entropy (the default), generalized-cross-entropy, label-smoothing, bootstrap-hard or -soft; "
+            "with a memory: early-learning, self-paced, forward- or backward-correction, noise-layer, co-teaching, "
+            "auxiliary-images."
+        ),
+    ] = None,
+    mixing: Annotated[str | None, typer.Option(help="mixup: blend images and labels in pairs.")] = None,
+    noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Several runs, as in 0-4 or 0,2,5.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many of them side by side.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of a run; half the cores (4 at most) unless told.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files; 0: none.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other field, as in optimizer.lr=0.1.")
+    ] = None,
+    spec_file: Annotated[
+        Path | None, typer.Option("--spec", help="Begin from a .toml or .json file; - reads JSON from the input.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder of runs.")] = Path("runs"),
+    resume: Annotated[bool, typer.Option(help="Go on with what is there, or move it aside and start anew.")] = True,
+    save_seconds: Annotated[float, typer.Option(min=0, help="Seconds between two checkpoints at the most.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Under torchrun: seconds after which a process that does not answer is lost.")
+    ] = 600.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the whole spec as TOML and stop.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
+    tied: Annotated[
+        bool, typer.Option("--tied", hidden=True, help="Read a spec from one line of the input; end when it ends.")
+    ] = False,
+) -> None:
+    """Train a network; the same command goes on where it was stopped or killed.
+
+    Example: deepbilevel train --data digits --noise uniform:0.5
+
+    On several processes: torchrun --nproc-per-node 2 -m deepbilevel train --data digits --noise uniform:0.5
+    """
+    sent = read_spec_and_watch() if tied else None  # before torch is loaded: that takes seconds
+
+    from deepbilevel_lab.processes import Launch
+    from deepbilevel_lab.specs import to_plain
+    from deepbilevel_lab.training.spec_files import to_toml
+    from deepbilevel_lab.training.spreading import check_spread
+
+    launch = Launch() if tied else Launch.find()  # who starts a tied run may be one of many itself; the run is not
+    with errors_as_messages(WRONG_USAGE, silent=not launch.is_first):
+        spec = resolve_spec(data, data_dir, network, spec_file, text=sent)
+        given = {"method": method, "loss": loss, "mixing": mixing, "noise": noise, "epochs": epochs}
+        spec = change_spec(spec, {**given, "data.limit": limit, "threads": threads, "seed": seed}, settings or [])
+        if seeds is not None and seed is not None:
+            raise ValueError("--seed and --seeds cannot be given together; --seeds 0-4 runs five")
+        if seeds is not None and launch.size > 1:
+            raise ValueError(
+                f"--seeds {seeds} starts a process for each run, and torchrun has started some already; drop one"
+            )
+        check_spread(spec, launch.size)
+        specs = [spec] if seeds is None else [replace(spec, seed=number) for number in parse_seeds(seeds)]
+    if dry_run:
+        for each in specs if launch.is_first else []:
+            typer.echo(json.dumps(to_plain(each)) if as_json else f"# {each.name}-{each.id}\n{to_toml(each)}")
+        return
+    if len(specs) > 1:
+        from deepbilevel_lab.cli.side_by_side import run_seeds
+        from deepbilevel_lab.sweeps.local import LocalProcesses
+
+        place = LocalProcesses(out, data_dir, workers=workers, save_seconds=save_seconds, resume=resume)
+        raise typer.Exit(run_seeds(specs, place, jobs, quiet=quiet, as_json=as_json))
+    _run(
+        specs[0],
+        launch,
+        timeout=timeout,
+        quiet=quiet,
+        as_json=as_json,
+        progress_seconds=1.0 if tied else None,
+        out=out,
+        data_dir=data_dir,
+        workers=workers,
+        resume=resume or launch.restarts > 0,  # what torchrun starts again is to go on
+        save_seconds=save_seconds,
+    )
+
+
+def _run(
+    spec: "RunSpec",
+    launch: "Launch",
+    *,
+    timeout: float,
+    quiet: bool,
+    as_json: bool,
+    progress_seconds: float | None,
+    **options: Any,
+) -> None:
+    from deepbilevel_lab.cli import watching
+    from deepbilevel_lab.processes.one_process import FailedElsewhereError, LostProcessError
+    from deepbilevel_lab.training.folder import FolderInUseError, RunFolder
+    from deepbilevel_lab.training.interruption import Interrupted
+    from deepbilevel_lab.training.loop import DivergedError
+    from deepbilevel_lab.training.memory import keep_freed_memory
+    from deepbilevel_lab.training.run import Listener, train
+
+    keep_freed_memory()
+    with ExitStack() as stack:
+        stack.enter_context(last_words())
+        listener: Listener
+        if not launch.is_first:
+            listener = Listener()
+            warnings.simplefilter("ignore")  # the first process has the same
+        elif as_json:
+            listener = watching.Json(progress_seconds)
+        elif quiet:
+            listener = watching.Silence()
+        elif sys.stdout.isatty():
+            listener = watching.Bar(stack.enter_context(watching.new_bars()))
+        else:
+            listener = watching.Lines()
+        try:
+            mendable = (DivergedError, FolderInUseError, LostProcessError)
+            with errors_as_messages(FAILED, *mendable), launch.joined(spec.device, timeout, (Interrupted,)):
+                record = train(spec, listener=listener, **options)
+        except FailedElsewhereError:
+            raise typer.Exit(FAILED) from None
+        except (Interrupted, KeyboardInterrupt) as stop:
+            if launch.is_first:
+                typer.echo(str(stop) or "stopped at once; the last checkpoint counts", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+    if not launch.is_first:
+        return
+    folder = str(RunFolder.of(spec, options["out"]).path)
+    if as_json:
+        watching.Json().say("done", folder=folder, final=record["final"], best=record["best"])
+    else:
+        typer.echo(summarize(record, folder))
+
+
+def summarize(record: dict[str, Any], folder: str) -> str:
+    """Return the result of a run in a few lines."""
+    final, best = record["final"], record["best"]
+    clean = f", {final['train_clean']:.2f} on their clean labels" if "train_clean" in final else ""
+    metric, best_epoch = record["metric"], f"{best['test']:.2f} at best (epoch {best['epoch']})"
+    return (
+        f"test {metric} {final['test']:.2f} after the last epoch, {best_epoch}\n"
+        f"train {metric} {final['train']:.2f} on labels as given{clean}; gap {final['gap']:.2f}\n"
+        f"{record['samples_per_second']:,.0f} images a second; everything is in {folder}"
+    )

@@ -1,0 +1,113 @@
+"""The catalog of data sets: one name, one way to load it, and what to do when it is not there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from deepbilevel.checks import choose
+from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, CifarRelease, load_cifar
+from deepbilevel_lab.data.clothing1m import SPLITS as CLOTHING_SPLITS
+from deepbilevel_lab.data.clothing1m import load_clothing1m
+from deepbilevel_lab.data.digits import load_digits_split
+from deepbilevel_lab.data.folders import load_csv, load_folder, load_imagenet
+from deepbilevel_lab.data.human_labels import label_sets, load_human_labels
+from deepbilevel_lab.data.image_set import ImageSet
+from deepbilevel_lab.data.voc import load_voc2007
+
+
+@dataclass(frozen=True)
+class DataEntry:
+    """A data set of the catalog.
+
+    Attributes:
+        description: one line.
+        splits: the names of its parts; the first is trained on.
+        load: reads a split from a directory.
+        release: what can be downloaded, if anything.
+        image_shape: channels, height and width where all images have the same; the others are files to be decoded.
+        test_split: the part that is tested on; where there is none, a share of the images is set aside.
+        multi_label: whether an image can have several labels.
+    """
+
+    description: str
+    splits: tuple[str, ...]
+    load: Callable[[Path, str], ImageSet]
+    release: CifarRelease | None = None
+    image_shape: tuple[int, int, int] | None = None
+    test_split: str | None = None
+    multi_label: bool = False
+
+    @property
+    def own(self) -> bool:
+        """Whether these are the user's own images, so that only their place says which they are."""
+        return self.test_split is None
+
+
+def _ignoring_split(load: Callable[[Path], ImageSet]) -> Callable[[Path, str], ImageSet]:
+    return lambda directory, split: load(directory)
+
+
+def _cifar(description: str, release: CifarRelease) -> DataEntry:
+    load = partial(load_cifar, release)
+    return DataEntry(description, ("train", "test"), load, release, image_shape=(3, 32, 32), test_split="test")
+
+
+DATA_SETS: dict[str, DataEntry] = {
+    "digits": DataEntry(
+        "1,797 handwritten digits, embedded",
+        ("train", "test"),
+        load_digits_split,
+        image_shape=(1, 8, 8),
+        test_split="test",
+    ),
+    "cifar10": _cifar("60,000 32x32 images, 10 classes", CIFAR10),
+    "cifar100": _cifar("the same in 100 classes", CIFAR100),
+    "voc2007": DataEntry(
+        "PASCAL VOC 2007, 20 classes, multi-label",
+        ("trainval", "test"),
+        load_voc2007,
+        test_split="test",
+        multi_label=True,
+    ),
+    "imagenet": DataEntry("ImageNet, a folder per wnid", ("train", "val"), load_imagenet, test_split="val"),
+    "clothing1m": DataEntry(
+        "Clothing1M, noisy and clean labels", CLOTHING_SPLITS, load_clothing1m, test_split="clean_test"
+    ),
+    "folder": DataEntry("your images, a folder per class", ("all",), _ignoring_split(load_folder)),
+    "csv": DataEntry("your images, a table path,label[,clean_label]", ("all",), _ignoring_split(load_csv)),
+}
+
+
+def find_entry(name: str) -> DataEntry:
+    """Return a catalog entry; an unknown name gets the nearest one."""
+    return DATA_SETS[choose("data set", name, DATA_SETS)]
+
+
+def load_data(
+    name: str, directory: Path | str = ".", split: str | None = None, *, labels: str | None = None
+) -> ImageSet:
+    """Load a split of a data set of the catalog, the training split unless told.
+
+    >>> digits = load_data("digits", split="test")
+    >>> len(digits), digits.num_classes
+    (450, 10)
+
+    Args:
+        name: a name of the catalog.
+        directory: where the data set was unpacked; the folder or the table itself for images of one's own.
+        split: a part of the data set.
+        labels: a named label set instead of the published one, ``"worst"`` of CIFAR-10N for instance; the published
+            labels are then the ``clean_labels``.
+    """
+    entry = find_entry(name)
+    split = entry.splits[0] if split is None else choose(f"split of {name}", split, entry.splits)
+    data = entry.load(Path(directory), split)
+    if labels is not None:
+        choose(f"label set of {name}", labels, label_sets(name))
+        if split != "train":
+            raise ValueError(f"the label set {labels!r} is of the training images, not of split {split!r}")
+        human = load_human_labels(name, Path(directory), labels, data.labels)
+        data = replace(data, labels=human, clean_labels=data.labels)
+    data.check_labels()
+    return data

@@ -1,0 +1,100 @@
+"""Which images a run trains and is tested on, as a value."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from deepbilevel.checks import choose
+from deepbilevel_lab.data.augment import RECIPES
+from deepbilevel_lab.data.catalog import DataEntry, find_entry
+from deepbilevel_lab.data.human_labels import label_sets
+from deepbilevel_lab.data.views import VIEWS
+from deepbilevel_lab.run_references import referred_run
+from deepbilevel_lab.specs import ADDED_LATER, SpecError, validate
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """A data set of the catalog and how its images reach the network.
+
+    Where a published data set lies on this machine is not part of it; of your own images the place is all there is.
+
+    Attributes:
+        name: a name of the catalog.
+        recipe: what happens to batches of images, a name of ``RECIPES``.
+        view: what is cut out of image files, a name of ``VIEWS``; for data sets of files only.
+        path: the folder or table of your own images; for ``folder`` and ``csv`` only.
+        labels: a named label set instead of the published labels, ``worst`` of CIFAR-10N for instance; or
+            ``run:<id>``: what the network of that run predicts for the images it was trained on, dropout left on.
+        split: the part to train on, if not the usual one.
+        limit: train on that many images, of every class in proportion.
+        test_limit: test on that many.
+        test_rate: the share of your own images that is set aside for testing.
+        test_crops: average predictions over that many random crops of each test image; 1 is the middle.
+        train_figures: of which images figures of training are: of those it ``trained`` on, or of the whole ``split``,
+            whatever the limit.
+    """
+
+    name: str
+    recipe: str = "none"
+    view: str | None = None
+    path: str | None = None
+    labels: str | None = None
+    split: str | None = None
+    limit: int | None = None
+    test_limit: int | None = None
+    test_rate: float = 0.2
+    test_crops: int = 1
+    train_figures: Literal["trained", "split"] = field(default="trained", metadata=ADDED_LATER)
+
+    def __post_init__(self) -> None:
+        validate(self)
+        entry = self.entry
+        choose("recipe", self.recipe, RECIPES)
+        if referred_run(self.labels, key="labels") is not None:
+            if entry.multi_label:
+                raise SpecError(f"labels {self.labels!r} are one class per image; {self.name} has several")
+        elif self.labels is not None:
+            choose(f"label set of {self.name}", self.labels, label_sets(self.name))
+            if self.train_split != "train":
+                raise SpecError(f"labels {self.labels!r} are of the training images, not of split {self.split!r}")
+        if self.split is not None:
+            choose(f"split of {self.name}", self.split, entry.splits)
+            if self.split == entry.test_split:
+                raise SpecError(f"split {self.split!r} is what {self.name} is tested on; train on another")
+        for name in ("limit", "test_limit", "test_crops"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise SpecError(f"{name} must be at least 1, got {value}")
+        if not 0 < self.test_rate < 1:
+            raise SpecError(f"test_rate must lie between 0 and 1, got {self.test_rate}")
+        if entry.own and self.path is None:
+            raise SpecError(f"path is missing: {self.name} needs the place of your images")
+        if not entry.own and self.path is not None:
+            raise SpecError(f"path {self.path!r} is for images of your own; {self.name} is found in the data folder")
+        if self.train_figures == "split" and entry.test_split is None:
+            raise SpecError("train_figures 'split' would be of the images too that are set aside for testing; drop it")
+        if self.train_figures == "split" and self.labels is not None:
+            raise SpecError(f"train_figures 'split' is of published labels, and labels are {self.labels!r}; drop one")
+        self._check_files(entry)
+
+    def _check_files(self, entry: DataEntry) -> None:
+        if entry.image_shape is None:
+            if self.view is None:
+                raise SpecError(f"view is missing: {self.name} holds image files; there are: {', '.join(VIEWS)}")
+            choose("view", self.view, VIEWS)
+            if self.view == "thumbnail" and self.test_crops > 1:
+                raise SpecError(f"test_crops {self.test_crops} would all be the same; thumbnails are not cropped")
+        elif self.view is not None:
+            raise SpecError(f"view {self.view!r} is for image files; the images of {self.name} are all of one size")
+        elif self.test_crops > 1:
+            raise SpecError(f"test_crops {self.test_crops} is for image files; the images of {self.name} are small")
+
+    @property
+    def entry(self) -> DataEntry:
+        """The line of the catalog."""
+        return find_entry(self.name)
+
+    @property
+    def train_split(self) -> str:
+        """The part that is trained on."""
+        return self.split or self.entry.splits[0]

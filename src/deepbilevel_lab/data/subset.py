@@ -1,0 +1,56 @@
+"""Part of a data set: chosen images, in proportion to the classes, always the same ones."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deepbilevel_lab.data.image_set import ImageSet, ImagesInMemory, ImagesOnDisk
+
+_SEED = 0  # not a run's seed: runs that are compared must not differ in their images
+
+
+def take(data: ImageSet, indices: Tensor) -> ImageSet:
+    """Return the images at these positions, in this order."""
+    labels = {
+        name: None if (value := getattr(data, name)) is None else value[indices]
+        for name in ("labels", "clean_labels", "difficult")
+    }
+    if isinstance(data, ImagesInMemory):
+        return replace(data, images=data.images[indices], **labels)
+    if isinstance(data, ImagesOnDisk):
+        return replace(data, paths=[data.paths[index] for index in indices.tolist()], **labels)
+    raise TypeError(f"data must be images in memory or on disk, got {type(data).__name__}")
+
+
+def choose_in_proportion(labels: Tensor, count: int) -> Tensor:
+    """Return the positions of ``count`` images, of every class its share to within one; multi-label images at random.
+
+    >>> choose_in_proportion(torch.tensor([0, 0, 0, 0, 1, 1]), 3).shape
+    torch.Size([3])
+    """
+    random = np.random.RandomState(_SEED)
+    order = random.permutation(len(labels))
+    if count >= len(labels):
+        return torch.arange(len(labels))
+    if labels.ndim == 2:
+        return torch.from_numpy(np.sort(order[:count]))
+    shuffled = labels.numpy()[order]
+    classes, sizes = np.unique(shuffled, return_counts=True)
+    shares = count * sizes / len(labels)
+    counts = np.floor(shares).astype(np.int64)
+    largest_rests = np.argsort(counts - shares, kind="stable")
+    counts[largest_rests[: count - counts.sum()]] += 1
+    chosen = [order[shuffled == each][:taken] for each, taken in zip(classes, counts, strict=True)]
+    return torch.from_numpy(np.sort(np.concatenate(chosen)))
+
+
+def set_aside(data: ImageSet, rate: float) -> tuple[ImageSet, ImageSet]:
+    """Split images into a larger part to train on and a share of ``rate`` to test on."""
+    tested = choose_in_proportion(data.labels, round(rate * len(data)))
+    is_tested = torch.zeros(len(data), dtype=torch.bool)
+    is_tested[tested] = True
+    if not is_tested.any() or is_tested.all():
+        raise ValueError(f"test_rate {rate} of {len(data)} images leaves a part without any; add images or change it")
+    return take(data, torch.nonzero(~is_tested).flatten()), take(data, tested)

@@ -1,0 +1,56 @@
+"""Every network by name: what builds it, which images it takes, and where it comes from."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from torch import nn
+
+from deepbilevel.checks import choose
+from deepbilevel_lab.networks.alexnet import alexnet
+from deepbilevel_lab.networks.checks import ImageShape
+from deepbilevel_lab.networks.cifarnet import cifarnet
+from deepbilevel_lab.networks.digit_cnn import digit_cnn
+from deepbilevel_lab.networks.inception import inception, inception_half, inception_zhang
+from deepbilevel_lab.networks.preact_resnet import preact_resnet18
+from deepbilevel_lab.networks.resnet50 import resnet50
+
+
+@dataclass(frozen=True)
+class NetworkEntry:
+    """One line of the catalog.
+
+    Attributes:
+        build: makes the network for a number of classes, its weights drawn from torch's global generator.
+        input_shape: channels, height and width of its images.
+        description: a few words for a list.
+        has_dropout: whether there is a place for dropout, and so a rate to set.
+    """
+
+    build: Callable[[int], nn.Module]
+    input_shape: ImageShape
+    description: str
+    has_dropout: bool = True
+
+
+NETWORKS: Mapping[str, NetworkEntry] = MappingProxyType(
+    {
+        "alexnet": NetworkEntry(alexnet, (3, 227, 227), "AlexNet as in Caffe, two halves, response normalisation"),
+        "cifarnet": NetworkEntry(cifarnet, (3, 28, 28), "AlexNet's small relative for CIFAR, no BatchNorm"),
+        "digit_cnn": NetworkEntry(digit_cnn, (1, 8, 8), "two convolutions for the digits of the demonstration"),
+        "inception": NetworkEntry(inception, (3, 29, 29), "small Inception with dropout, as the paper's authors"),
+        "inception_half": NetworkEntry(inception_half, (3, 29, 29), "the same with half the channels, for few cores"),
+        "inception_zhang": NetworkEntry(inception_zhang, (3, 28, 28), "small Inception of Zhang et al., no dropout"),
+        "preact_resnet18": NetworkEntry(preact_resnet18, (3, 32, 32), "PreAct ResNet-18 as in the mixup paper"),
+        "resnet50": NetworkEntry(resnet50, (3, 224, 224), "ResNet-50 with torchvision's names", False),
+    }
+)
+
+
+def build_network(name: str, *, num_classes: int) -> nn.Module:
+    """Build a network of the catalog, its weights drawn from torch's global generator.
+
+    >>> build_network("cifarnet", num_classes=100).fc3
+    Linear(in_features=192, out_features=100, bias=True)
+    """
+    return NETWORKS[choose("network", name, NETWORKS)].build(num_classes)

@@ -1,0 +1,221 @@
+"""A report from beginning to end: records are read, put together, drawn and written. Same records, same bytes."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deepbilevel_lab.drawing.figures import Figure, Panel
+from deepbilevel_lab.drawing.pictures import can_convert, write_drawing
+from deepbilevel_lab.drawing.svg import draw_figure
+from deepbilevel_lab.replacement import write_text
+from deepbilevel_lab.report.cost_figures import growth_figure, memory_table, updates_table
+from deepbilevel_lab.report.cost_records import Costs
+from deepbilevel_lab.report.page import Section, make_page
+from deepbilevel_lab.report.records import Cell, Problem, Records, RunRecord, Sweep, read_records, read_sweep
+from deepbilevel_lab.report.result_figures import result_figures
+from deepbilevel_lab.report.run_figures import Setting, run_figure, settings_of
+from deepbilevel_lab.report.summaries import MISSING, count_statuses, distinct, standing
+from deepbilevel_lab.report.tables import loose_table, results_csv, results_table, runs_table, table_csv
+
+_BEST_FIRST = ("done", "running", "interrupted", "failed", MISSING)
+FIGURES, TABLES, PAGE = "figures", "tables", "index.html"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a report consists of.
+
+    Attributes:
+        problems: files that were passed over; the page names them, too.
+        pictures: whether PNG and PDF were made; they take an optional package.
+    """
+
+    page: Path
+    num_sweeps: int
+    num_runs: int
+    num_figures: int
+    num_tables: int
+    problems: tuple[Problem, ...]
+    pictures: bool
+
+
+def make_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Made:
+    """Make a report of all records under ``folder`` in ``out``, ``folder/report`` unless told."""
+    folder = Path(folder)
+    records = read_records(folder)
+    out = folder / "report" if out is None else Path(out)
+    sections, tables = _put_together(records)
+    figures = [figure for section in sections for figure in _figures_of(section) if figure.panels]
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"out {out} is a file; name a folder")
+    for place in (out / FIGURES, out / TABLES):
+        place.mkdir(parents=True, exist_ok=True)
+    pictures = can_convert()
+    endings = ("svg", "png", "pdf") if pictures else ("svg",)
+    files = {figure.slug: [f"{FIGURES}/{figure.slug}.{ending}" for ending in endings] for figure in figures}
+    files |= {slug: [f"{TABLES}/{slug}.csv"] for slug in tables}
+    for figure in figures:
+        svg = draw_figure(figure)
+        for address in files[figure.slug]:
+            write_drawing(svg, out / address)
+    for slug, text in tables.items():
+        write_text(out / TABLES / f"{slug}.csv", text)
+    page = out / PAGE
+    write_text(page, make_page(sections, _count_runs(records), records.problems, files))
+    return Made(page, len(records.sweeps), len(records.runs), len(figures), len(tables), records.problems, pictures)
+
+
+def draw_comparison(record: Mapping[str, Any], path: Path) -> None:
+    """Write the page's figure of a comparison to ``path``, as PNG; beside it is no table, so it says more by itself."""
+    sweep = read_sweep(record)
+    sweep = replace(sweep, cells=tuple(replace(cell, row=_with_standing(cell)) for cell in sweep.cells))
+    (figure,) = result_figures(sweep, sweep.name, record["metric"] or "accuracy")
+    count = len(record["seeds"])
+    seeds = "one seed" if count == 1 else f"{count} seeds"
+    figure = replace(
+        figure,
+        title=f"{figure.title}, {record['base']['epochs']} epochs, {seeds}",
+        panels=tuple(_apart(panel) for panel in figure.panels if panel.rows),  # which name methods without a legend
+        keys=(*figure.keys, ("bar", "standard deviation over seeds")) if figure.panels and count > 1 else figure.keys,
+    )
+    write_drawing(draw_figure(figure), path)
+
+
+def _apart(panel: Panel) -> Panel:
+    """Set the best epoch above the line and the last below it: bars on one another cannot be told apart."""
+    shifts = {"hollow": -0.07, "full": 0.07} if panel.key == "test" else {}
+    return replace(panel, dots=tuple(replace(dot, y=dot.y + shifts.get(dot.look, 0.0)) for dot in panel.dots))
+
+
+def _with_standing(cell: Cell) -> str:
+    is_partial = {"done"} < {run.status for run in cell.runs}
+    return f"{cell.row} ({standing(cell)})" if is_partial else cell.row
+
+
+def _figures_of(section: Section) -> list[Figure]:
+    return [*section.figures, *(figure for _, figure in section.training)]
+
+
+def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
+    sections: list[Section] = []
+    tables: dict[str, str] = {}
+    slugs: set[str] = {"problems", "main"}
+    for sweep in sorted(records.sweeps, key=_place_on_page):
+        section = _sweep_section(sweep, _slug(sweep.name, slugs), records.runs)
+        sections.append(section)
+        tables[section.slug] = results_csv(sweep)
+    if records.loose:
+        sections.append(_loose_section(records.loose, _slug("runs", slugs)))
+    tables |= {f"{each.slug}-runs": table_csv(each.every_run) for each in sections if each.every_run is not None}
+    for costs in records.costs:
+        for section in _cost_sections(costs, slugs):
+            sections.append(section)
+            if section.results is not None:
+                tables[section.slug] = table_csv(section.results)
+    return sections, tables
+
+
+def _place_on_page(sweep: Sweep) -> tuple[bool, str]:
+    # What the paper did comes first, in its order: such a sweep begins by saying in which section. Controls follow.
+    return (True, "") if sweep.kind == "comparison" else (False, sweep.about)
+
+
+def _sweep_section(sweep: Sweep, slug: str, runs: Mapping[str, RunRecord]) -> Section:
+    own = [run for cell in sweep.cells for run in cell.runs]
+    metric = next((runs[run.id].metric for run in own if run.id is not None and run.id in runs), "accuracy")
+    state = ", ".join(f"{count} {status}" for status, count in count_statuses(own).items()) or "no runs"
+    facts = [
+        ("Comparison" if sweep.kind == "comparison" else "Experiment", sweep.name),
+        ("Runs", state),
+        ("Scale", sweep.scale),
+        ("Reduced", sweep.reduced),
+        ("Last change", sweep.updated),
+    ]
+    series = distinct(cell.row for cell in sweep.cells)
+    training = [
+        (setting.title, run_figure(setting, series, f"{sweep.title}, training", f"{slug}-training-{number}"))
+        for number, setting in enumerate(settings_of(sweep, runs), start=1)
+    ]
+    lost = sum(run.status == "done" and run.id not in runs for run in own)
+    return Section(
+        slug=slug,
+        title=sweep.title,
+        name=sweep.name,
+        about=sweep.about,
+        state=state,
+        facts=tuple((name, text) for name, text in facts if text),
+        results=results_table(sweep),
+        every_run=runs_table(sweep),
+        is_empty=all(run.status == MISSING for run in own) and all(cell.published is None for cell in sweep.cells),
+        figures=tuple(result_figures(sweep, slug, metric)),
+        training=tuple(training),
+        remarks=(f"No training curves of {lost} finished runs: their record.json was not found.",) if lost else (),
+    )
+
+
+def _loose_section(runs: Iterable[RunRecord], slug: str) -> Section:
+    runs = list(runs)
+    series = distinct(run.settings for run in runs)
+    firsts = [next(run for run in runs if run.settings == settings) for settings in series]
+    shared = Counter(run.name for run in firsts)
+    names = [run.name if shared[run.name] == 1 else f"{run.name} ({run.id[:6]})" for run in firsts]
+    setting = Setting("", tuple((series.index(run.settings), run) for run in runs if run.history))
+    training = [("", run_figure(setting, names, "Training", f"{slug}-training", "Runs"))] if setting.runs else []
+    statuses = distinct(run.status for run in runs)
+    state = ", ".join(f"{sum(run.status == status for run in runs)} {status}" for status in statuses)
+    return Section(
+        slug=slug,
+        title="Runs that belong to no sweep",
+        about="",
+        state=state,
+        facts=(("Runs", state),),
+        results=None,
+        every_run=loose_table(runs),
+        figures=(),
+        training=tuple(training),
+    )
+
+
+def _cost_sections(costs: Costs, slugs: set[str]) -> list[Section]:
+    parts = (
+        ("What an update costs", "cost", updates_table(costs), f"{len(costs.updates)} settings"),
+        ("Memory of an update", "memory", memory_table(costs), f"{len(costs.memory)} settings"),
+    )
+    sections: list[Section] = []
+    for title, name, table, state in parts:
+        if not any(rows for _, rows in table.parts):
+            continue  # it was interrupted before
+        slug = _slug(name, slugs)
+        figure = growth_figure(costs, f"{slug}-growth") if name == "cost" else None
+        figures = () if figure is None else (figure,)
+        facts = (("Measured by", "deepbilevel bench"), ("On", costs.machine))
+        sections.append(Section(slug, title, "", state, facts, table, None, figures, ()))
+    return sections
+
+
+def _count_runs(records: Records) -> dict[str, int]:
+    """Count every run once, by its best standing: sweeps share runs, and one may lack what another has made."""
+    best: dict[object, str] = {}
+    for sweep in records.sweeps:
+        for cell in sweep.cells:
+            for run in cell.runs:
+                key = object() if run.id is None else run.id
+                best[key] = min(best.get(key, MISSING), run.status, key=_BEST_FIRST.index)
+    best |= {run.id: run.status for run in records.loose}
+    counted = Counter(best.values())
+    return {status: counted[status] for status in _BEST_FIRST if counted[status]}
+
+
+def _slug(name: str, taken: set[str]) -> str:
+    """Return a name that is safe in addresses and on disks, and used once."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "sweep"
+    slug, number = plain, 1
+    while slug in taken:
+        number += 1
+        slug = f"{plain}-{number}"
+    taken.add(slug)
+    return slug

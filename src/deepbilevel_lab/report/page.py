@@ -1,0 +1,166 @@
+"""The page: sections, tables, figures and their controls as HTML, in one file that needs no other.
+
+The HTML stands in templates (``page_files/``), which escape everything that is not declared to be markup: our own
+style, script and drawings are, and nothing that came from a record. The page forbids itself, by its content security
+policy, every script but its own and every request.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from deepbilevel_lab import __version__
+from deepbilevel_lab.drawing import svg
+from deepbilevel_lab.drawing.figures import Figure
+from deepbilevel_lab.drawing.looks import DARK, LIGHT, variables
+from deepbilevel_lab.report.records import Problem
+from deepbilevel_lab.report.run_figures import CURVES, WEIGHTS
+from deepbilevel_lab.report.summaries import MISSING
+from deepbilevel_lab.report.tables import Table
+
+TITLE = "Deep bilevel learning: results"
+_FILES = "page_files"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: a sweep, the runs that belong to none, or a benchmark.
+
+    Attributes:
+        facts: names and texts, told at the top.
+        state: how its runs stand, in a few words.
+        name: what its sweep is called; titles may repeat.
+        training: figures of which the reader looks at one at a time, with the name of each.
+        remarks: what is not to be seen, and why.
+        is_empty: there is no number in its results, so the table is folded.
+    """
+
+    slug: str
+    title: str
+    about: str
+    state: str
+    facts: tuple[tuple[str, str], ...]
+    results: Table | None
+    every_run: Table | None
+    figures: tuple[Figure, ...]
+    training: tuple[tuple[str, Figure], ...]
+    remarks: tuple[str, ...] = ()
+    name: str = ""
+    is_empty: bool = False
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What the reader may choose in figures that are looked at one at a time.
+
+    Attributes:
+        series: those that are drawn anywhere, by their numbers.
+        shown: those of them that are chosen to begin with.
+        keys: looks of dots, each with its explanation.
+        panels: the names of what was measured during training, by the keys of the panels.
+    """
+
+    word: str
+    lined: bool
+    series: Mapping[int, str]
+    shown: frozenset[int]
+    keys: tuple[tuple[str, str], ...]
+    seeds: Sequence[int]
+    panels: Mapping[str, str]
+
+
+def controls_of(choices: Sequence[tuple[str, Figure]]) -> Controls | None:
+    """Return the controls that figures share, None if nothing is drawn in any of them."""
+    figures = [figure for _, figure in choices]
+    panels = [panel for figure in figures for panel in figure.panels]
+    if not panels:
+        return None
+    first, there, keys = figures[0], {mark.series for panel in panels for mark in panel.marks}, {p.key for p in panels}
+    return Controls(
+        word=first.series_word,
+        lined=first.lined,
+        series={number: name for number, name in enumerate(first.series) if number in there},
+        shown=frozenset[int]().union(*(figure.shown for figure in figures)),
+        keys=first.keys,
+        seeds=sorted({seed for figure in figures for seed in figure.seeds}),
+        panels={key: name for key, name in {**CURVES, WEIGHTS: "Weights of mini-batches"}.items() if key in keys},
+    )
+
+
+def make_page(
+    sections: Sequence[Section],
+    num_runs: Mapping[str, int],
+    problems: Sequence[Problem],
+    files: Mapping[str, Sequence[str]],
+) -> str:
+    """Return the page.
+
+    Args:
+        num_runs: how many different runs there are, by how they stand.
+        files: the addresses at which a figure or table also lies, by its slug.
+    """
+    script = _read("page.js")
+    return (
+        _templates()
+        .get_template("page.html", globals={"controls_of": controls_of, "svg": svg})
+        .render(
+            title=TITLE,
+            script=script,
+            script_hash="sha256-" + b64encode(sha256(f"\n{script}".encode()).digest()).decode(),
+            style=_read("page.css") + "\n" + Markup(svg.figure_style()),
+            light=variables(LIGHT),
+            dark=variables(DARK),
+            summary=_summary(num_runs) if sections else "There are no records here yet.",
+            sections=sections,
+            problems=problems,
+            files=files,
+            version=__version__,
+        )
+    )
+
+
+@cache
+def _templates() -> Environment:
+    templates = Environment(
+        loader=PackageLoader("deepbilevel_lab.report", _FILES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.filters |= {"breakable": _breakable, "whole_parts": _whole_parts}
+    return templates
+
+
+def _read(name: str) -> Markup:
+    """Return a file of ours that goes into the page as it is."""
+    return Markup((resources.files("deepbilevel_lab.report") / _FILES / name).read_text(encoding="utf-8"))
+
+
+def _breakable(name: str) -> str:
+    """Let a word be broken that is wider than the numbers below it; browsers know few hyphenations by themselves."""
+    return name.replace("difference", "differ\N{SOFT HYPHEN}ence")
+
+
+def _whole_parts(text: str) -> str:
+    """Let a text be broken between its parts only, after a semicolon."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}").replace(";\N{NO-BREAK SPACE}", "; ")
+
+
+def _summary(num_runs: Mapping[str, int]) -> str:
+    made = {status: count for status, count in num_runs.items() if status != MISSING}
+    total = sum(made.values())
+    told = f"{total} run{'s were' if total != 1 else ' was'} made"
+    if made.keys() - {"done"}:
+        told += f" ({', '.join(f'{count} {status}' for status, count in made.items())})"
+    if MISSING in num_runs:
+        missing = num_runs[MISSING]
+        told += f"; {missing} planned {'ones are' if missing != 1 else 'one is'} missing"
+    return f"{told}."

@@ -1,0 +1,138 @@
+"""What happened during training, as figures: curves over epochs, and how mini-batches were weighted.
+
+This module reads the histories of runs; it does not know the paper.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from deepbilevel_lab.drawing.figures import Band, Curve, Figure, Panel, along, linear
+from deepbilevel_lab.report.records import RunRecord, Sweep
+from deepbilevel_lab.report.summaries import distinct
+
+MOST_SHOWN = 7
+"""More series than these are drawn when the reader asks for them; each has a colour of its own up to here."""
+CURVES = {
+    "test": "Test",
+    "train": "Train, labels as given",
+    "train_clean": "Train, clean labels",
+    "negative_share": "Negative weights",
+    "shared": "Shared part of the gradient",
+    "loss": "Training loss",
+}
+"""The panels of a figure, by the keys of a history."""
+WEIGHTS = "weights"
+_SHARES = {"negative_share": "% of mini-batches", "shared": "%"}
+_QUANTILES = tuple(f"weight_p{percent}" for percent in (5, 25, 50, 75, 95))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that are looked at together, each with the number of its series."""
+
+    title: str
+    runs: tuple[tuple[int, RunRecord], ...]
+
+
+def settings_of(sweep: Sweep, runs: Mapping[str, RunRecord]) -> list[Setting]:
+    """Return the runs of a sweep whose records are there, a setting per column and point of the axis."""
+    series = distinct(cell.row for cell in sweep.cells)
+    found: dict[str, list[tuple[int, RunRecord]]] = {}
+    for cell in sweep.cells:
+        where = sweep.axis.at(cell.x) if sweep.axis and cell.x is not None else ""
+        title = ", ".join(part for part in (cell.column, where) if part)
+        for run in cell.runs:
+            record = runs.get(run.id or "")
+            if record is not None and record.history:
+                found.setdefault(title, []).append((series.index(cell.row), record))
+    return [Setting(title, tuple(members)) for title, members in found.items()]
+
+
+def run_figure(setting: Setting, series: Sequence[str], title: str, slug: str, series_word: str = "Methods") -> Figure:
+    """Return the figure of a setting: a panel per metric that was measured, and one per method that weighs."""
+    panels = [panel for key in CURVES if (panel := _curve_panel(key, setting, series)) is not None]
+    present = sorted({number for number, _ in setting.runs})
+    panels += [panel for number in present if (panel := _weight_panel(number, setting, series)) is not None]
+    about = "Everything over epochs, a line per run."
+    if any(panel.key == WEIGHTS for panel in panels):
+        about += (
+            " Weights of mini-batches: the middle line is the median, the dark band holds half of them, "
+            "the light one nine tenths."
+        )
+    return Figure(
+        slug,
+        f"{title}: {setting.title}" if setting.title else title,
+        about,
+        tuple(series),
+        tuple(panels),
+        shown=frozenset(_worth_seeing(setting)),
+        seeds=tuple(sorted({run.seed for _, run in setting.runs})),
+        series_word=series_word,
+    )
+
+
+def _worth_seeing(setting: Setting) -> list[int]:
+    """Return the series to begin with: the first, which is what others are compared with, and the best."""
+    last = {number: run.figures.get("test") or 0.0 for number, run in reversed(setting.runs)}
+    first, *others = sorted(last)
+    return [first, *sorted(others, key=lambda number: -last[number])[: MOST_SHOWN - 1]]
+
+
+def _curve_panel(key: str, setting: Setting, series: Sequence[str]) -> Panel | None:
+    factor = 100.0 if key in _SHARES else 1.0
+    curves: list[Curve] = []
+    for number, run in setting.runs:
+        if key == "negative_share" and not _weighs(run):
+            continue
+        points = [
+            (epoch, value * factor)
+            for row in run.history
+            if (epoch := row.get("epoch")) is not None and (value := row.get(key)) is not None
+        ]
+        if points:
+            xs, ys = tuple(x for x, _ in points), tuple(y for _, y in points)
+            curves.append(Curve(number, xs, ys, run.seed, f"{series[number]}, seed {run.seed}"))
+    if not curves:
+        return None
+    percent = key != "loss"
+    metric = setting.runs[0][1].metric
+    unit = _SHARES.get(key, f"{metric}, %")
+    return Panel(
+        key,
+        CURVES[key] if key == "loss" else f"{CURVES[key]} ({unit})",
+        "epoch",
+        along([x for curve in curves for x in curve.xs]),
+        linear([y for curve in curves for y in curve.ys], within=(0.0, 100.0) if percent else None),
+        curves=tuple(curves),
+        y_unit="%" if percent else "",
+    )
+
+
+def _weighs(run: RunRecord) -> bool:
+    """Whether the method can give a negative weight at all; for others a line at zero would say nothing."""
+    return any(row.get("weight_p50") is not None or row.get("negative_share") for row in run.history)
+
+
+def _weight_panel(number: int, setting: Setting, series: Sequence[str]) -> Panel | None:
+    bands: list[Band] = []
+    curves: list[Curve] = []
+    for run in (run for other, run in setting.runs if other == number):
+        rows = [row for row in run.history if all(row.get(name) is not None for name in ("epoch", *_QUANTILES))]
+        xs, p5, p25, p50, p75, p95 = (tuple(row[name] or 0.0 for row in rows) for name in ("epoch", *_QUANTILES))
+        if xs:
+            bands += [Band(number, xs, p5, p95, run.seed, "wide"), Band(number, xs, p25, p75, run.seed, "narrow")]
+            curves.append(Curve(number, xs, p50, run.seed, f"{series[number]}, seed {run.seed}, median"))
+    if not curves:
+        return None
+    values = [value for band in bands for value in (*band.lows, *band.highs)]
+    return Panel(
+        WEIGHTS,
+        f"Weights: {series[number]}",
+        "epoch",
+        along([x for curve in curves for x in curve.xs]),
+        linear([0.0, *values]),
+        curves=tuple(curves),
+        bands=tuple(bands),
+        series=number,
+        y_unit="",
+    )

@@ -1,0 +1,247 @@
+"""Sweeps as tables: for people, with the paper's numbers beside ours, and as CSV for programs.
+
+This module decides what stands in which column; it does not know HTML.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from deepbilevel_lab.report.records import Cell, CellRun, RunRecord, Sweep, show_number
+from deepbilevel_lab.report.summaries import (
+    METRICS,
+    MINUS,
+    absence,
+    difference,
+    is_without,
+    lacks_clean_labels,
+    measure,
+    parts_of,
+    published,
+    shown_metrics,
+    standing,
+)
+
+NOT_PRINTED = "\N{EN DASH}"
+"""Stands where the paper prints no number, where there is nothing to subtract, and where nothing could be measured."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What stands in a field: a text, the number of a footnote, and a look: ``absent``, ``doubtful`` or none."""
+
+    text: str
+    note: int | None = None
+    look: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column under the heading it shares with its neighbours.
+
+    ``kind`` is what stands in it: ``number``, ``text``, or numbers with ``words`` between them, which may be broken.
+    """
+
+    group: str
+    name: str
+    kind: str = "number"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: what it is about, and its fields."""
+
+    head: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in parts, each with a heading of its own where there are several."""
+
+    caption: str
+    corner: str
+    columns: tuple[Column, ...]
+    parts: tuple[tuple[str, tuple[Row, ...]], ...]
+    notes: tuple[str, ...] = ()
+
+    def begins(self, place: int) -> bool:
+        """Whether a column begins a group, or is in none: a line is drawn before it."""
+        group = self.columns[place].group
+        return not group or place == 0 or group != self.columns[place - 1].group
+
+
+def results_table(sweep: Sweep) -> Table:
+    """Return the paper's numbers and ours side by side, a line per cell, a part per column of the paper's table."""
+    metrics = shown_metrics(sweep)
+    printed = [metric for metric in metrics if any(published(cell, metric) is not None for cell in sweep.cells)]
+    columns = [Column("", sweep.axis.label)] if sweep.axis else []
+    for metric in metrics:
+        if metric in printed:
+            columns += [Column(METRICS[metric], name) for name in ("paper", "ours", "difference")]
+        else:
+            columns.append(Column("", f"{METRICS[metric]}, ours" if printed else METRICS[metric]))
+    notes: list[str] = []
+    parts = tuple(
+        (title, tuple(_row(cell, sweep, metrics, printed, notes) for cell in cells)) for title, cells in parts_of(sweep)
+    )
+    caption = "Percent, mean ± standard deviation over the finished seeds; differences in percentage points."
+    return Table(caption, "method", (*columns, Column("", "seeds finished", "words")), parts, tuple(notes))
+
+
+def _row(cell: Cell, sweep: Sweep, metrics: Sequence[str], printed: Sequence[str], notes: list[str]) -> Row:
+    entries: list[Entry] = []
+    if sweep.axis:
+        entries.append(Entry(NOT_PRINTED if cell.x is None else show_number(cell.x)))
+    number = _note_number(cell, notes)
+    for metric in metrics:
+        if metric in printed:
+            theirs = published(cell, metric)
+            if theirs is None:
+                entries.append(Entry(NOT_PRINTED))
+            else:
+                entries.append(Entry(f"{theirs:.2f}", number, "" if number is None else "doubtful"))
+        entries.append(_ours(cell, metric))
+        if metric in printed:
+            apart = difference(cell, metric)
+            entries.append(Entry(NOT_PRINTED if apart is None else _signed(apart)))
+    return Row(cell.row, (*entries, Entry(standing(cell))))
+
+
+def _ours(cell: Cell, metric: str) -> Entry:
+    found = measure(cell, metric)
+    if found is not None:
+        return Entry(str(found))
+    return Entry(NOT_PRINTED) if is_without(cell, metric) else Entry(absence(cell), look="absent")
+
+
+def _note_number(cell: Cell, notes: list[str]) -> int | None:
+    note = cell.published.note if cell.published else None
+    if note is None:
+        return None
+    if note not in notes:
+        notes.append(note)
+    return notes.index(note) + 1
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", MINUS)
+
+
+def runs_table(sweep: Sweep) -> Table:
+    """Return every run of a sweep by its seed, with what went wrong."""
+    head = ("column", *((sweep.axis.label,) if sweep.axis else ()), "seed", "run", "status")
+    metrics = shown_metrics(sweep)
+    rows = [
+        Row(
+            cell.row,
+            (
+                Entry(cell.column or NOT_PRINTED),
+                *((Entry(_number_or_dash(cell.x)),) if sweep.axis else ()),
+                Entry(str(run.seed)),
+                *_run_entries(run.id, run.status, run.error),
+                *(_figure(run, metric) for metric in metrics),
+            ),
+        )
+        for cell in sweep.cells
+        for run in cell.runs
+    ]
+    return _table_of_runs("method", (*head, *(METRICS[metric] for metric in metrics)), rows)
+
+
+def loose_table(runs: Iterable[RunRecord]) -> Table:
+    """Return the runs that belong to no sweep."""
+    names = ("seed", "run", "status", *METRICS.values())
+    rows = [
+        Row(
+            run.name,
+            (
+                Entry(str(run.seed)),
+                *_run_entries(run.id, run.status, run.error),
+                *(_figure(run, metric) for metric in METRICS),
+            ),
+        )
+        for run in runs
+    ]
+    return _table_of_runs("name", names, rows)
+
+
+def _table_of_runs(corner: str, names: Iterable[str], rows: Iterable[Row]) -> Table:
+    texts = ("column", "run", "status")
+    columns = tuple(Column("", name, "text" if name in texts else "number") for name in names)
+    return Table("Every run; percent.", corner, columns, (("", tuple(rows)),))
+
+
+def _number_or_dash(value: float | None) -> str:
+    return NOT_PRINTED if value is None else show_number(value)
+
+
+def _run_entries(name: str | None, status: str, error: str | None) -> tuple[Entry, Entry]:
+    told = f"{status}: {error}" if error else status
+    return Entry(name or NOT_PRINTED), Entry(told, look="" if status == "done" else "absent")
+
+
+def _figure(run: CellRun | RunRecord, metric: str) -> Entry:
+    value = run.figures.get(metric)
+    if value is not None:
+        return Entry(f"{value:.2f}")
+    if metric == "train_clean" and lacks_clean_labels(run.figures):
+        return Entry(NOT_PRINTED)
+    return Entry("not measured" if run.status == "done" else run.status, look="absent")
+
+
+def results_csv(sweep: Sweep) -> str:
+    """Return the results as CSV: a line per cell, a column per number, empty only where there is no number."""
+    metrics = shown_metrics(sweep)
+    head = ["column", "row", sweep.axis.name if sweep.axis else "x", "seeds", "finished", "standing"]
+    for metric in metrics:
+        head += [f"{metric}_{part}" for part in ("paper", "ours", "deviation", "difference")]
+    lines: list[list[str]] = []
+    for cell in sweep.cells:
+        done = sum(run.status == "done" for run in cell.runs)
+        line = [cell.column, cell.row, _plain(cell.x), str(len(cell.runs)), str(done), standing(cell)]
+        for metric in metrics:
+            ours = measure(cell, metric)
+            line += [
+                _plain(published(cell, metric)),
+                "" if is_without(cell, metric) else absence(cell) if ours is None else _plain(ours.mean),
+                _plain(ours.deviation if ours else None),
+                _plain(difference(cell, metric)),
+            ]
+        lines.append([*line, (cell.published.note if cell.published else None) or ""])
+    return _csv([*head, "note"], lines)
+
+
+def table_csv(table: Table) -> str:
+    """Return a table as CSV, as it is shown; where it has several parts, the first column says which."""
+    head = [table.corner, *(f"{column.group} {column.name}".strip() for column in table.columns)]
+    lines = [[row.head, *(entry.text for entry in row.entries)] for _, rows in table.parts for row in rows]
+    if len(table.parts) > 1:
+        head = ["part", *head]
+        titles = [title for title, rows in table.parts for _ in rows]
+        lines = [[title, *line] for title, line in zip(titles, lines, strict=True)]
+    return _csv(head, lines)
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.10g}"
+
+
+def _csv(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_harmless(field) for field in head])
+    writer.writerows([_harmless(field) for field in line] for line in lines)
+    return text.getvalue()
+
+
+def _harmless(field: str) -> str:
+    """Keep a spreadsheet from taking a text for a formula: records may come from strangers."""
+    if not field.startswith(("=", "+", "-", "@", "\t")):
+        return field
+    try:
+        float(field)
+    except ValueError:
+        return f"'{field}"
+    return field

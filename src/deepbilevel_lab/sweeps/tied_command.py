@@ -1,0 +1,115 @@
+"""The command itself as a process of this machine. Knows no trial and no queue, and loads no torch.
+
+It is given its spec on its input and answers in JSON: what is killed, resumed or inspected is an ordinary run. Its
+input stays open as long as it is wanted (``cli/tie.py``), so that no process outlives this one.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Thread, current_thread, main_thread
+from typing import IO, TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from deepbilevel_lab.sweeps.trials import Ending
+
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended; ``error`` says why it failed, ``killed`` that it did not fail by itself."""
+
+    ending: "Ending"
+    error: str | None = None
+    killed: bool = False
+
+
+class TiedCommand:
+    """A run under way; see :class:`~deepbilevel_lab.sweeps.trials.Job`.
+
+    Args:
+        spec: the run, as one line of JSON.
+        options: of ``deepbilevel train``.
+        tell: is told every event and, last and always, the end; from another thread.
+    """
+
+    queued = False
+
+    def __init__(self, spec: str, options: Sequence[str], tell: "Callable[[dict[str, Any] | End], None]") -> None:
+        # Not `-m deepbilevel`, which is the library: it would load torch before the command reads its input.
+        command = [sys.executable, "-m", "deepbilevel_lab", "train", "--spec", "-", "--tied", "--json", *options]
+        # Ctrl-C reaches all processes; this one answers for those that still import and cannot save yet.
+        with _ctrl_c_ignored():
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        self._input = cast(IO[str], self._process.stdin)
+        self._tell = tell
+        with suppress(BrokenPipeError):  # gone already; its exit code tells
+            self._input.write(spec + "\n")
+            self._input.flush()
+        Thread(target=self._listen, daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask it to save and end."""
+        with suppress(OSError):
+            self._input.close()
+
+    def kill(self) -> None:
+        """End it at once; it has its checkpoints."""
+        self._process.kill()
+
+    def _listen(self) -> None:
+        complaints: list[str] = []
+        beside = Thread(target=self._listen_beside, args=(complaints,), daemon=True)
+        beside.start()
+        with cast(IO[str], self._process.stdout) as lines:
+            for line in lines:
+                try:
+                    event: Any = json.loads(line)
+                except ValueError:  # cut short by a kill, or not said by us
+                    event = {"event": "message", "text": line.rstrip()}
+                self._tell(event)
+        beside.join()
+        code = self._process.wait()
+        self.stop()
+        self._tell(_end(code, complaints))
+
+    def _listen_beside(self, complaints: list[str]) -> None:
+        with cast(IO[str], self._process.stderr) as lines:
+            for line in lines:
+                complaints.append(line.rstrip())
+                self._tell({"event": "complaint", "text": line.rstrip()})
+
+
+def _end(code: int, complaints: list[str]) -> End:
+    if code == 0:
+        return End("done")
+    # A process that has hardly begun knows no better than to die of the signal.
+    if code in (_INTERRUPTED, -signal.SIGTERM):
+        return End("interrupted")
+    return End("failed", _reason(complaints, code), killed=code < 0)
+
+
+def _reason(complaints: list[str], code: int) -> str:
+    errors = [line.removeprefix("error: ") for line in complaints if line.startswith("error: ")]
+    said = errors or [line for line in complaints if line.strip()]
+    return said[-1] if said else f"its process ended with code {code} and said nothing"
+
+
+@contextmanager
+def _ctrl_c_ignored() -> Generator[None]:
+    """Let a process that is started now ignore Ctrl-C; only Python's main thread can."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

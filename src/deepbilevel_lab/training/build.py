@@ -1,0 +1,255 @@
+"""The only place where a spec becomes objects."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.amp.grad_scaler import GradScaler
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
+from torch.optim import Optimizer
+
+from deepbilevel.distributed import share
+from deepbilevel.sampling import MatchedGroups
+from deepbilevel.step import GroupStep
+from deepbilevel_lab.data import ImageSet, find_recipe, load_data
+from deepbilevel_lab.data.spec import DataSpec
+from deepbilevel_lab.data.subset import choose_in_proportion, set_aside, take
+from deepbilevel_lab.data.views import find_view
+from deepbilevel_lab.losses.objective import Objective, ObjectiveSpec, Task
+from deepbilevel_lab.networks.catalog import NETWORKS, build_network
+from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.networks.weights_file import fill_network, read_weights
+from deepbilevel_lab.noise import NoiseSpec, NoisyLabels
+from deepbilevel_lab.processes import find_processes
+from deepbilevel_lab.processes.one_process import OneProcess
+from deepbilevel_lab.run_references import referred_run
+from deepbilevel_lab.training.feeding import Batch, Feed
+from deepbilevel_lab.training.group_passes import make_step
+from deepbilevel_lab.training.spec import RunSpec
+from deepbilevel_lab.training.streams import seed_streams
+
+_BESIDE_DATA = "data:"  # weights in the folder of the data sets, which is another on every machine
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The objects of a run.
+
+    Attributes:
+        objective: the loss, where it remembers or learns something; its parameters are trained with the network's.
+        rated: whose figures are called those of training; usually the images trained on.
+        step: all passes of a group, and what the method makes of them.
+        num_parts: into how many mini-batches a group is cut: k, or 1 where the group is one batch.
+        processes: those that share the run.
+    """
+
+    spec: RunSpec
+    model: nn.Module
+    objective: Objective | None
+    method: GroupStep[Any]
+    optimizer: Optimizer
+    scaler: GradScaler | None
+    groups: MatchedGroups
+    train: Feed
+    rated: Feed
+    test: Feed
+    step: Callable[[list[Batch]], Any]
+    autocast: torch.autocast | None
+    num_parts: int
+    processes: OneProcess
+
+
+class OtherRuns(Protocol):
+    """What a run may take from runs before it."""
+
+    def weights(self, run_id: str) -> str:
+        """Return the file with the network of that run."""
+        ...
+
+    def labels(self, run_id: str, data: ImageSet) -> NoisyLabels:
+        """Return what the network of that run predicts for the images it was trained on, which must be these."""
+        ...
+
+
+def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | None = None) -> Parts:
+    """Make everything a run needs; the process's random numbers and threads are set as the spec says."""
+    processes = find_processes()
+    torch.set_num_threads(processes.threads(spec.threads))
+    train_set, test_set = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs)
+    device = find_device(spec.device)
+    # A feed wants whole groups, to draw for each of their images whoever prepares it.
+    groups = MatchedGroups(
+        train_set.labels.numpy(),
+        num_batches=spec.group.num_batches,
+        batch_size=spec.group.batch_size,
+        seed=spec.seed,
+        matched=spec.matched,
+        holdout=spec.group.holdout,
+        draw=spec.group.draw,
+        on_rare=spec.group.on_rare,
+    )
+    groups = share(groups, "nothing")
+    seed_streams(spec.seed)
+    network = _found_weights(spec.network, data_dir, runs)
+    model = make_model(network, train_set.num_classes).to(device)
+    scaler = GradScaler(spec.device) if spec.precision == "float16" else None
+    autocast = make_autocast(spec)
+    objective = _make_objective(spec, network, model, train_set, autocast)
+    trained = _trained_together(model, objective)
+    optimizer = spec.optimizer.make(trained)
+    method, num_parts = _make_method(spec, trained, scaler, optimizer)
+    _warn_of_single_images(model, spec.group.size // num_parts)
+    train = make_feed(spec, train_set, device, split="train", workers=workers)
+    return Parts(
+        spec=spec,
+        model=model,
+        objective=objective,
+        method=method,
+        optimizer=optimizer,
+        scaler=scaler,
+        groups=groups,
+        train=train,
+        rated=_make_rated_feed(spec, data_dir, device, workers) or train,
+        test=make_feed(spec, test_set, device, split="test", workers=workers),
+        step=make_step(spec, model, objective, method, autocast),
+        autocast=autocast,
+        num_parts=num_parts,
+        processes=processes,
+    )
+
+
+def load_sets(
+    spec: DataSpec, data_dir: Path, *, noise: NoiseSpec | None, seed: int, runs: OtherRuns | None = None
+) -> tuple[ImageSet, ImageSet]:
+    """Return the images to train on, labels made wrong where that is wanted, and those to test on."""
+    directory = data_dir if spec.path is None else Path(spec.path)
+    labeller = referred_run(spec.labels)
+    train = load_data(spec.name, directory, spec.train_split, labels=None if labeller else spec.labels)
+    if spec.entry.test_split is None:
+        train, test = set_aside(train, spec.test_rate)
+    else:
+        test = load_data(spec.name, directory, spec.entry.test_split)
+    train, test = _limited(train, spec.limit), _limited(test, spec.test_limit)
+    noisy = None if noise is None else noise.apply(train.labels.numpy(), train.num_classes, seed)
+    if labeller is not None:
+        noisy = _given(runs, labeller).labels(labeller, train)
+    if noisy is not None:
+        truth = train.labels if train.clean_labels is None else train.clean_labels
+        train = replace(train, labels=torch.from_numpy(noisy.labels), clean_labels=truth)
+    return train, test
+
+
+def _limited(data: ImageSet, limit: int | None) -> ImageSet:
+    return data if limit is None or limit >= len(data) else take(data, choose_in_proportion(data.labels, limit))
+
+
+def _found_weights(spec: NetworkSpec, data_dir: Path, runs: OtherRuns | None) -> NetworkSpec:
+    """Return the spec with a plain path for its weights."""
+    if spec.weights is None:
+        return spec
+    run_id = referred_run(spec.weights)
+    if run_id is not None:
+        return replace(spec, weights=_given(runs, run_id).weights(run_id))
+    is_beside_data = spec.weights.startswith(_BESIDE_DATA)
+    return replace(spec, weights=str(data_dir / spec.weights.removeprefix(_BESIDE_DATA))) if is_beside_data else spec
+
+
+def _given(runs: OtherRuns | None, run_id: str) -> OtherRuns:
+    if runs is None:
+        raise ValueError(f"run {run_id} is needed, but no folder of runs is at hand; `deepbilevel train` has one")
+    return runs
+
+
+def make_model(spec: NetworkSpec, num_classes: int) -> nn.Module:
+    """Build a network, from the weights of a file where one is named."""
+    model = build_network(spec.name, num_classes=num_classes)
+    if spec.weights is not None:
+        weights = read_weights(spec.weights)
+        # The classes of pretrained weights are others: the last layer then starts from scratch.
+        own = model.state_dict()
+        last = list(own)[-2:]
+        if any(name in weights and weights[name].shape != own[name].shape for name in last):
+            weights.update({name: own[name] for name in last})
+        fill_network(model, weights, spec.weights)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout) and spec.dropout is not None:
+            module.p = spec.dropout
+    return model
+
+
+def make_feed(spec: RunSpec, data: ImageSet, device: torch.device, *, split: Any, workers: int = 0) -> Feed:
+    """Return the way of a data set's images to the network of a spec."""
+    side = NETWORKS[spec.network.name].input_shape[1]
+    view = None if spec.data.view is None else find_view(spec.data.view, side)
+    recipe = find_recipe(spec.data.recipe)
+    return Feed(data, recipe, view, split=split, seed=spec.seed, device=device, workers=workers, mixing=spec.mixing)
+
+
+def _make_rated_feed(spec: RunSpec, data_dir: Path, device: torch.device, workers: int) -> Feed | None:
+    """Return the way of the images that figures of training are of, if they are others than those trained on."""
+    if spec.data.train_figures == "trained":
+        return None
+    whole = load_data(spec.data.name, data_dir, spec.data.train_split)
+    return make_feed(spec, whole, device, split="train", workers=workers)
+
+
+def make_autocast(spec: RunSpec) -> torch.autocast | None:
+    """Return what lowers the precision of forward passes, if the spec wants it lower."""
+    if spec.precision == "float32":
+        return None
+    return torch.autocast(spec.device, dtype=getattr(torch, spec.precision))
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device of that name, if this machine has it."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available[name]:
+        there = ", ".join(each for each, is_there in available.items() if is_there)
+        raise ValueError(f"device {name!r} is not available on this machine; there is: {there}")
+    return torch.device(name)
+
+
+def _make_objective(
+    spec: RunSpec, network: NetworkSpec, model: nn.Module, data: ImageSet, autocast: torch.autocast | None
+) -> Objective | None:
+    if not isinstance(spec.loss, ObjectiveSpec):
+        return None
+    device = next(model.parameters()).device
+    task = Task(
+        labels=data.labels.to(device),
+        num_classes=data.num_classes,
+        num_epochs=spec.epochs,
+        network=model,
+        make_network=lambda: make_model(network, data.num_classes),
+        autocast=autocast,
+    )
+    return spec.loss.make(task).to(device)
+
+
+def _trained_together(model: nn.Module, objective: Objective | None) -> nn.Module:
+    """Return the network, together with the objective if there is anything to learn in it."""
+    if objective is None or not any(parameter.requires_grad for parameter in objective.parameters()):
+        return model
+    return nn.ModuleList([model, objective])
+
+
+def _make_method(
+    spec: RunSpec, model: nn.Module, scaler: GradScaler | None, optimizer: Optimizer
+) -> tuple[GroupStep[Any], int]:
+    num_parts = spec.group.num_batches if spec.method.splits else 1
+    shrunk = optimizer if spec.method.shrinks_updates else None
+    step = GroupStep(model, spec.method, num_batches=num_parts, optimizer=shrunk, scaler=scaler)
+    return share(step, "batches"), num_parts
+
+
+def _warn_of_single_images(model: nn.Module, batch_size: int) -> None:
+    if batch_size == 1 and any(isinstance(module, _BatchNorm) for module in model.modules()):
+        warnings.warn(
+            "group.batch_size is 1 and the network has BatchNorm, whose statistics of a single image mean little; "
+            "take a larger batch_size, or a network without BatchNorm such as cifarnet",
+            stacklevel=3,
+        )

@@ -1,0 +1,97 @@
+"""What a run is unless told otherwise: the paper's recipe for its network, and the usual network for its data.
+
+This module chooses; it fills in every field, so that a spec says all there is to say.
+"""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from deepbilevel.checks import choose
+from deepbilevel_lab.data.catalog import find_entry
+from deepbilevel_lab.networks.catalog import NETWORKS
+from deepbilevel_lab.specs import from_plain
+from deepbilevel_lab.training.groups import GroupSpec
+from deepbilevel_lab.training.optimizers import OptimizerSpec
+from deepbilevel_lab.training.schedules import Constant, Exponential, Linear, Phases, Steps
+from deepbilevel_lab.training.spec import Device, RunSpec
+
+_NETWORK_FOR = {"digits": "digit_cnn", "voc2007": "alexnet", "imagenet": "alexnet", "clothing1m": "resnet50"}
+_USUAL_NETWORK = "cifarnet"
+_MOST_THREADS = 4  # more hardly help networks of the size that is trained on a CPU
+
+
+def _sgd(lr: float, weight_decay: float = 0.0) -> OptimizerSpec:
+    arguments = {"momentum": 0.9, "weight_decay": weight_decay} if weight_decay else {"momentum": 0.9}
+    return OptimizerSpec("SGD", lr, arguments)
+
+
+_FOR_NETWORK: dict[str, dict[str, Any]] = {
+    "digit_cnn": {"optimizer": _sgd(0.1), "schedule": Constant(), "epochs": 50},
+    "cifarnet": {"optimizer": _sgd(0.01), "schedule": Exponential(), "epochs": 100},
+    "inception": {"optimizer": _sgd(0.1, 5e-4), "schedule": Exponential(), "epochs": 100},
+    "inception_half": {"optimizer": _sgd(0.1, 5e-4), "schedule": Exponential(), "epochs": 100},
+    "inception_zhang": {"optimizer": _sgd(0.1, 5e-4), "schedule": Exponential(), "epochs": 100},
+    "preact_resnet18": {"optimizer": _sgd(0.1, 1e-4), "schedule": Steps(), "epochs": 200},
+    "alexnet": {"optimizer": _sgd(0.01), "schedule": Phases(), "epochs": 90},
+    "resnet50": {
+        "optimizer": _sgd(0.001, 1e-3),
+        "schedule": Steps(at=(0.5,)),
+        "epochs": 10,
+        "group": GroupSpec(num_batches=4, batch_size=8),
+    },
+}
+_FOR_DATA: dict[str, dict[str, Any]] = {
+    "voc2007": {"schedule": Linear(), "epochs": 1000, "group": GroupSpec(num_batches=4, batch_size=16)},
+}
+_RECIPES = {
+    "digit_cnn": "none",
+    "cifarnet": "cifarnet",
+    "inception": "inception",
+    "inception_half": "inception",
+    "inception_zhang": "inception-28",
+    "preact_resnet18": "preact",
+    "alexnet": "imagenet",
+    "resnet50": "imagenet",
+}
+
+
+def default_spec(data: str, network: str | None = None, *, path: str | None = None) -> RunSpec:
+    """Return the run one gets by naming the data, and perhaps the network.
+
+    >>> default_spec("digits").network.name
+    'digit_cnn'
+    """
+    entry = find_entry(data)
+    network = choose("network", network or _NETWORK_FOR.get(data, _USUAL_NETWORK), NETWORKS)
+    images: dict[str, Any] = {"name": data, "recipe": _recipe(data, network), "path": path if entry.own else None}
+    if entry.image_shape is None:
+        small = NETWORKS[network].input_shape[1] <= 32
+        images["view"] = "thumbnail" if small else ("random-area" if data == "voc2007" else "resized-crop")
+    if entry.multi_label and images["view"] != "thumbnail":
+        images["test_crops"] = 10
+    settings = {**_FOR_NETWORK[network], **_FOR_DATA.get(data, {})}
+    spec = from_plain(RunSpec, {"data": images, "network": {"name": network}, **settings})
+    return replace(spec, device=best_device(), threads=usual_threads())
+
+
+def best_device() -> Device:
+    """Return where training is fastest on this machine."""
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def usual_threads() -> int:
+    """Return the threads of a run: half the cores, four at most.
+
+    A thread that has to wait for a core holds up all the others: with as many threads as cores, whatever else the
+    machine does can make a run ten times slower. Runs of one thread side by side use all cores best.
+    """
+    return max(1, min(_MOST_THREADS, (os.cpu_count() or 1) // 2))
+
+
+def _recipe(data: str, network: str) -> str:
+    return "preact-cifar100" if (data, network) == ("cifar100", "preact_resnet18") else _RECIPES[network]

@@ -1,0 +1,153 @@
+"""The folder of a run: what lies where in it, who may write to it, and how it is read again."""
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepbilevel_lab.replacement import write_text
+from deepbilevel_lab.training.spec import RunSpec
+
+RECORD_FORMAT = 1
+_PATIENCE_SECONDS = 0.3  # somebody may be looking whether the lock is free
+
+
+class FolderInUseError(RuntimeError):
+    """Another process is training in this folder."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, spec: RunSpec, out: Path) -> "RunFolder":
+        """Return the folder in which a run belongs.
+
+        The id says which run it is, the name before it is for people: version 0.1 called ``exact``, ``k-fold`` and
+        ``momentum`` ``bilevel``. A folder of that id that is there already is the one.
+        """
+        usual = out / f"{spec.name}-{spec.id}"
+        return cls(usual if usual.exists() else next(out.glob(f"*-{spec.id}"), usual))
+
+    @property
+    def checkpoints(self) -> Path:
+        """The last checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def steps(self) -> Path:
+        """What every step did, a file per epoch."""
+        return self.path / "steps"
+
+    @property
+    def events(self) -> Path:
+        """TensorBoard's files."""
+        return self.path / "events"
+
+    @property
+    def spec_file(self) -> Path:
+        """The spec, to be given to ``deepbilevel train --spec``."""
+        return self.path / "spec.json"
+
+    @property
+    def record_file(self) -> Path:
+        """Everything measured."""
+        return self.path / "record.json"
+
+    @property
+    def model_file(self) -> Path:
+        """The trained network."""
+        return self.path / "model.safetensors"
+
+    @property
+    def labels_file(self) -> Path:
+        """What the trained network predicts for its training images, once another run has asked for it."""
+        return self.path / "labels.npz"
+
+    @property
+    def card_file(self) -> Path:
+        """What the network is, for people."""
+        return self.path / "README.md"
+
+    def finished(self) -> bool:
+        """Whether the run is over and its results are all there."""
+        record = self.read_record()
+        return record is not None and record.get("status") == "done" and self.model_file.is_file()
+
+    def read_record(self) -> dict[str, Any] | None:
+        """Return the record, or None if there is none yet."""
+        try:
+            record = json.loads(self.record_file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ValueError(
+                f"{self.record_file} is damaged: {error}; remove it and run the same command again"
+            ) from error
+        if not isinstance(record, dict) or record.get("format") != RECORD_FORMAT:
+            raise ValueError(f"{self.record_file} is no record of format {RECORD_FORMAT}")
+        return record
+
+    def write_record(self, record: dict[str, Any]) -> None:
+        """Replace the record."""
+        write_text(self.record_file, json.dumps(record, indent=1) + "\n")
+
+    def in_use(self) -> bool:
+        """Whether a process is training here."""
+        from filelock import FileLock, Timeout
+
+        if not (self.path / ".lock").exists():
+            return False
+        try:
+            with FileLock(self.path / ".lock", timeout=0):
+                return False
+        except (Timeout, OSError):  # a folder of somebody else: nothing says that the process is gone
+            return True
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Keep other processes out. The lock belongs to the process: if it is killed, the folder is free again."""
+        from filelock import FileLock, Timeout
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / ".lock", timeout=_PATIENCE_SECONDS)
+        try:
+            lock.acquire()
+        except Timeout:
+            who = f"process {self._process()}" if self._process() is not None else "another process"
+            raise FolderInUseError(
+                f"{self.path} is in use: {who} is training there; wait for it, or choose another folder with --out"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _process(self) -> int | None:
+        """Return who writes here, as far as the record says so."""
+        try:
+            record = self.read_record() or {}
+        except (ValueError, OSError):
+            return None
+        return record["process"] if record.get("status") == "running" else None
+
+    def move_aside(self) -> Path | None:
+        """Rename the folder, so that a new run can begin; nothing is deleted. Returns where it is now."""
+        if not self.path.exists():
+            return None
+        with self.locked():
+            number = 1
+            while (target := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+                number += 1
+            self.path.rename(target)
+        return target
+
+
+def find_runs(out: Path) -> list[RunFolder]:
+    """Return the runs under a folder, by name."""
+    return [RunFolder(path.parent) for path in sorted(out.glob("*/record.json"))]

@@ -1,0 +1,85 @@
+"""The card of a trained network: what it was trained on, how, and how good it is, for people who find the file."""
+
+from typing import Any
+
+from deepbilevel_lab.specs import to_plain
+from deepbilevel_lab.training.build import Parts
+
+
+def write_card(parts: Parts, record: dict[str, Any]) -> str:
+    """Return the card as Markdown."""
+    spec, data = parts.spec, parts.train.data
+    final, best = record["final"], record["best"]
+    metric = "mean average precision" if record["metric"] == "mAP" else "accuracy"
+    rows = [
+        ("training images, labels as given", "train"),
+        ("training images, clean labels", "train_clean"),
+        ("test images", "test"),
+        ("gap between training and test", "gap"),
+    ]
+    table = [f"| {label} | {final[key]:.2f} % | {best[key]:.2f} % |" for label, key in rows if key in final]
+    known = "" if data.clean_labels is None else _wrong_labels(parts)
+    method = ", ".join(f"{name} {value}" for name, value in to_plain(spec.method).items() if name != "kind")
+    loss = "binary cross-entropy" if data.multi_label else f"loss `{spec.loss.kind}`"
+    mixing = "" if spec.mixing is None else f", {spec.mixing.kind} with alpha {spec.mixing.alpha}"
+    version = record["environment"]["packages"]["deepbilevel"]
+    return "\n".join(
+        [
+            "---",
+            "library_name: deepbilevel",
+            "tags: [image-classification, noisy-labels, deep-bilevel-learning]",
+            "---",
+            f"# {spec.name}",
+            "",
+            f"{spec.network.name} with {record['parameters']:,} parameters, trained by deepbilevel {version}; "
+            f"run `{spec.id}`.",
+            "",
+            "## Trained on",
+            "",
+            f"- {len(data):,} images of `{spec.data.name}` ({spec.data.train_split}), {data.num_classes} classes: "
+            f"{_some(data.class_names)}.",
+            f"- Labels: {spec.data.labels or 'as published'}"
+            + (f", made wrong on purpose by the noise `{spec.noise}`" if spec.noise else "")
+            + f".{known}",
+            f"- Images reach the network by the recipe `{spec.data.recipe}`"
+            + (f" and the view `{spec.data.view}`" if spec.data.view else "")
+            + ".",
+            "",
+            "## How",
+            "",
+            f"Method `{spec.method.kind}`" + (f" ({method})" if method else "") + f", {loss}{mixing}, groups of "
+            f"{spec.group.num_batches} x {spec.group.batch_size} images, {spec.optimizer.name} with learning rate "
+            f"{spec.optimizer.lr} and the schedule `{spec.schedule.kind}`, {spec.epochs} epochs, seed {spec.seed}. "
+            "`spec.json` holds every setting, `record.json` every measurement.",
+            "",
+            f"## How good ({metric})",
+            "",
+            f"| | last epoch | epoch {best['epoch']}, the best on the test images |",
+            "|---|---|---|",
+            *table,
+            "",
+            "The file holds the network of the last epoch. The best epoch was chosen by looking at the test images, so "
+            "its figure is too good; it is told beside the last, never instead.",
+            "",
+            "## Use",
+            "",
+            "```sh",
+            "deepbilevel predict . photo.jpg",
+            "```",
+            "",
+            "It knows its classes and nothing else: any image is given one of them. It was tested on images like those "
+            "it was trained on; on others, measure first.",
+            "",
+        ]
+    )
+
+
+def _wrong_labels(parts: Parts) -> str:
+    data = parts.train.data
+    assert data.clean_labels is not None
+    rate = (data.labels != data.clean_labels).double().mean().item()
+    return f" {100 * rate:.1f} % of them differ from the clean ones."
+
+
+def _some(names: tuple[str, ...], most: int = 20) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

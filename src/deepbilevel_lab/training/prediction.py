@@ -1,0 +1,175 @@
+"""A trained network at work: which class images belong to, seen as the network saw its training images.
+
+This module knows files, data sets and probabilities; it does not know what is printed.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from deepbilevel_lab.data import ImageSet, ImagesInMemory, ImagesOnDisk, find_recipe
+from deepbilevel_lab.data.augmentation import Split
+from deepbilevel_lab.data.decode import resize_and_center_crop
+from deepbilevel_lab.data.folders import IMAGE_SUFFIXES
+from deepbilevel_lab.data.views import View, ViewMode, find_view
+from deepbilevel_lab.networks.catalog import NETWORKS
+from deepbilevel_lab.training.build import find_device, make_autocast
+from deepbilevel_lab.training.evaluation import predict
+from deepbilevel_lab.training.feeding import Feed
+from deepbilevel_lab.training.model_file import TrainedModel
+from deepbilevel_lab.training.spec import RunSpec
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True)
+class StoredShape(View):
+    """The middle square at the size of a data set whose images are all alike; of one channel, grey.
+
+    >>> from PIL import Image
+    >>> StoredShape(8, channels=1)(Image.new("RGB", (40, 30), "white"), "test", torch.Generator()).shape
+    torch.Size([1, 8, 8])
+    """
+
+    channels: int = 3
+
+    def __call__(self, image: "Image", mode: ViewMode, generator: torch.Generator) -> Tensor:
+        """See :class:`View`."""
+        if self.channels == 1:
+            image = image.convert("L").convert("RGB")
+        return resize_and_center_crop(image, self.size, self.size)[: self.channels]
+
+
+class Predictor:
+    """A trained network on the device of its run, or on the CPU where this machine has no such device.
+
+    Attributes:
+        note: what a person should know about it, if anything.
+    """
+
+    def __init__(self, trained: TrainedModel) -> None:
+        self.note = ""
+        spec = trained.spec
+        try:
+            device = find_device(spec.device)
+        except ValueError:
+            self.note = f"the run was trained on {spec.device}, which this machine lacks; the CPU is used"
+            spec, device = replace(spec, device="cpu", precision="float32"), torch.device("cpu")
+        torch.set_num_threads(spec.threads)  # other numbers of threads give other last digits
+        self.spec = spec
+        self.class_names = trained.class_names
+        self._device = device
+        self._network = trained.network.to(device)
+        self._autocast = make_autocast(spec)
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether an image can have several labels."""
+        return self.spec.data.entry.multi_label
+
+    def feed(self, data: ImageSet, *, split: Split = "test", workers: int = 0, skip_bad: bool = False) -> Feed:
+        """Return the way of images to this network; refuses images it cannot take."""
+        view = None if isinstance(data, ImagesInMemory) else _view_of(self.spec)
+        self._check_fit(data, view)
+        return Feed(
+            data,
+            find_recipe(self.spec.data.recipe),
+            view,
+            split=split,
+            seed=self.spec.seed,
+            device=self._device,
+            workers=workers,
+            skip_bad=skip_bad,
+        )
+
+    def probabilities(self, feed: Feed, *, crops: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield ``(indices, probabilities)`` for all images in order."""
+        return predict(self._network, feed, crops=crops, autocast=self._autocast)
+
+    def _check_fit(self, data: ImageSet, view: View | None) -> None:
+        if view is not None or not isinstance(data, ImagesInMemory):
+            return  # a view makes images of the right size
+        expected = NETWORKS[self.spec.network.name].input_shape
+        numbers = torch.zeros(1, dtype=torch.int64)
+        try:
+            seen = find_recipe(self.spec.data.recipe).apply("test", data.images[:1], indices=numbers, split="test")
+            problem = "" if tuple(seen.shape[1:]) == expected else f"become {_times(seen.shape[1:])}"
+        except ValueError as error:
+            problem = f"cannot be used: {error}"
+        if problem:
+            raise ValueError(
+                f"the run's network {self.spec.network.name} takes images of {_times(expected)}, but images of "
+                f"{_times(data.images.shape[1:])} by its recipe {self.spec.data.recipe!r} {problem}; choose other data"
+            )
+
+
+def find_images(inputs: Iterable[Path]) -> list[Path]:
+    """Return image files in order: files as given, those in folders by name, those in tables by line."""
+    found: list[Path] = []
+    for place in inputs:
+        if place.is_dir():
+            # Hidden files are what systems leave behind, such as the ._photo.jpg of macOS.
+            own = sorted(
+                path
+                for path in place.rglob("*")
+                if path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".") and path.is_file()
+            )
+            if not own:
+                raise ValueError(f"{place} holds no image ({', '.join(sorted(IMAGE_SUFFIXES))}); give another folder")
+            found += own
+        elif place.suffix.lower() == ".csv":
+            found += _paths_in_table(place)
+        else:
+            found.append(place)
+    return found
+
+
+def predict_files(
+    predictor: Predictor, paths: Sequence[Path], *, workers: int = 0, skip_bad: bool = False
+) -> Iterator[tuple[Path, Tensor | str]]:
+    """Yield each file with the probabilities of its classes, or with what is wrong with it if bad ones are skipped."""
+    if find_recipe(predictor.spec.data.recipe).permutation_seed is not None:
+        raise ValueError(
+            f"recipe {predictor.spec.data.recipe!r} gives the pixels of every image an order that belongs to its "
+            "number in the data set; a file has no number, so nothing can be said about it"
+        )
+    shape = (len(paths), len(predictor.class_names)) if predictor.multi_label else (len(paths),)
+    # Labels are not looked at: they only say whether there can be several.
+    data = ImagesOnDisk(paths=paths, labels=torch.zeros(shape, dtype=torch.int64), class_names=predictor.class_names)
+    feed = predictor.feed(data, workers=workers, skip_bad=skip_bad)
+    for indices, probabilities in predictor.probabilities(feed, crops=predictor.spec.data.test_crops):
+        for index, row in zip(indices.tolist(), probabilities, strict=True):
+            yield paths[index], feed.bad.get(index, row)
+
+
+def _view_of(spec: RunSpec) -> View:
+    if spec.data.view is not None:
+        return find_view(spec.data.view, NETWORKS[spec.network.name].input_shape[1])
+    shape = spec.data.entry.image_shape
+    assert shape is not None  # a spec without view has images of one shape
+    return StoredShape(shape[1], channels=shape[0])
+
+
+def _paths_in_table(table: Path) -> list[Path]:
+    with table.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        columns = reader.fieldnames or []
+        if "path" not in columns:
+            raise ValueError(f"{table} has the columns {', '.join(columns) or 'none'}; it needs path")
+        paths = [row["path"] for row in reader]
+    if not paths:
+        raise ValueError(f"{table} has no lines below its header; name an image file in each")
+    for number, path in enumerate(paths, start=2):
+        if not path:
+            raise ValueError(f"{table}, line {number}: the path is empty; fill it in or remove the line")
+    return [table.parent / path for path in paths]
+
+
+def _times(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))

@@ -1,0 +1,227 @@
+"""A run as a value: everything that decides its outcome, and nothing else.
+
+Where data lies, how often a checkpoint is written and how progress is shown are not part of it. Its id is a hash of
+its canonical JSON, so the same id is the same experiment.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import torch
+
+from deepbilevel.contract import Rule
+from deepbilevel.rules.average import Uniform
+from deepbilevel.rules.bilevel import BilevelRule
+from deepbilevel.rules.catalog import RULES, find_rule
+from deepbilevel_lab.data import find_recipe
+from deepbilevel_lab.data.spec import DataSpec
+from deepbilevel_lab.data.views import find_view
+from deepbilevel_lab.losses import CrossEntropy, LossSpec, Mixup
+from deepbilevel_lab.losses.objective import ObjectiveSpec
+from deepbilevel_lab.networks.catalog import NETWORKS
+from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.noise import NoiseSpec
+from deepbilevel_lab.specs import ADDED_LATER, Kinds, SpecError, spec_id, validate
+from deepbilevel_lab.training.earlier_specs import as_first_written, upgraded
+from deepbilevel_lab.training.groups import GroupSpec
+from deepbilevel_lab.training.optimizers import OptimizerSpec
+from deepbilevel_lab.training.schedules import Constant, ScheduleSpec
+
+Device = Literal["cpu", "cuda", "mps"]
+Precision = Literal["float32", "bfloat16", "float16"]
+Passes = Literal["single", "joined"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One training run.
+
+    Attributes:
+        data: the images.
+        network: what is trained.
+        method: what a group of mini-batches becomes.
+        loss: of a mini-batch; images with several labels have binary cross-entropy.
+        mixing: how the images of a mini-batch are blended in training, if they are.
+        noise: how labels are made wrong, if they are.
+        group: how images are grouped.
+        epochs: passes over the training images.
+        seed: decides initial weights, noise, groups, augmentation and dropout.
+        precision: of forward passes; parameters and gradients are float32.
+        passes: of the mini-batches that are compared, each by itself (``"single"``) or several in one forward and one
+            backward pass (``"joined"``), which is faster where they are small. Results differ in dropout and rounding.
+        threads: of torch on the CPU; other numbers add up in another order, and so give other results.
+        evaluate_every: how many epochs lie between two evaluations; the last epoch is always evaluated.
+        zeroed_steps: stop the run after so many consecutive steps in which nothing could be learned.
+        shared_dropout: draw the same dropout masks for all mini-batches of a group.
+    """
+
+    data: DataSpec
+    network: NetworkSpec
+    method: Annotated[Rule[Any], Kinds(RULES, find_rule)] = field(default_factory=BilevelRule)
+    loss: LossSpec = field(default_factory=CrossEntropy)
+    mixing: Mixup | None = None
+    noise: NoiseSpec | None = None
+    optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
+    schedule: ScheduleSpec = field(default_factory=Constant)
+    group: GroupSpec = field(default_factory=GroupSpec)
+    epochs: int = 100
+    seed: int = 0
+    device: Device = "cpu"
+    precision: Precision = "float32"
+    passes: Passes = field(default="single", metadata=ADDED_LATER)
+    threads: int = 1
+    evaluate_every: int = 1
+    zeroed_steps: int = 100
+    shared_dropout: bool = field(default=False, metadata=ADDED_LATER)
+
+    def __post_init__(self) -> None:
+        validate(self)
+        for name in ("epochs", "threads", "evaluate_every", "zeroed_steps"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.seed < 2**32:
+            raise SpecError(f"seed must lie in 0 .. 2**32 - 1, got {self.seed}")
+        if self.precision == "float16" and self.device == "cpu":
+            raise SpecError("precision 'float16' needs a GPU; on a CPU take 'float32', which is also the fastest")
+        if self.group.holdout is not None and not self.method.validates:
+            raise SpecError(f"group.holdout is for methods that validate; {self.method.kind} would waste the images")
+        if self.group.holdout is not None and isinstance(self.method, Uniform) and self.method.use_validation:
+            raise SpecError("group.holdout only validates, but method.use_validation would learn from it; drop one")
+        if self.group.num_batches < self.method.min_batches:
+            raise SpecError(
+                f"method {self.method.kind} needs a group.num_batches of at least {self.method.min_batches}, got "
+                f"{self.group.num_batches}"
+            )
+        if self.shared_dropout and not self.method.splits:
+            raise SpecError(
+                f"shared_dropout is for methods that compare; {self.method.kind} takes the group as one batch"
+            )
+        if self.group.matched and not self.method.splits:
+            raise SpecError(
+                f"group.matched is for methods that compare; {self.method.kind} takes the group as one batch"
+            )
+        if self.mixing is not None and self.method.splits and self.group.batch_size == 1:
+            raise SpecError(
+                f"mixing {self.mixing.kind} blends images within a mini-batch, and group.batch_size 1 leaves an image "
+                "alone with itself; take at least 2"
+            )
+        if self.passes == "joined":
+            self._check_joined_passes()
+        self._check_labels()
+        if isinstance(self.loss, ObjectiveSpec):
+            self._check_objective(self.loss)
+        self._check_images_fit()
+
+    def _check_objective(self, loss: ObjectiveSpec) -> None:
+        if self.mixing is not None and loss.not_with_mixing is not None:
+            raise SpecError(
+                f"mixing {self.mixing.kind} does not go with loss {loss.kind}, which {loss.not_with_mixing}; drop one"
+            )
+        if loss.only_with_sgd is not None and self.method.splits:
+            raise SpecError(
+                f"method {self.method.kind} does not go with loss {loss.kind}, which {loss.only_with_sgd}; take method "
+                "sgd, or another loss"
+            )
+        loss.check_epochs(self.epochs)
+
+    def _check_joined_passes(self) -> None:
+        reason = None
+        if isinstance(self.loss, ObjectiveSpec):
+            reason = f"loss {self.loss.kind}, which makes the passes itself"
+        elif self.shared_dropout:
+            reason = "shared_dropout: in one pass dropout is drawn for every image"
+        elif self.precision == "float16":
+            reason = "precision 'float16', whose losses are scaled"
+        if reason is not None:
+            raise SpecError(f"passes 'joined' does not go with {reason}; take passes 'single'")
+
+    def _check_labels(self) -> None:
+        if self.data.entry.multi_label and self.noise is not None:
+            raise SpecError(f"noise {self.noise} needs one label per image; {self.data.name} has several")
+        if self.data.entry.multi_label and self.loss != CrossEntropy():
+            raise SpecError(
+                f"loss {self.loss.kind} needs one label per image; {self.data.name} has several, whose loss is binary "
+                "cross-entropy: leave loss as it is"
+            )
+        if self.data.entry.multi_label and self.mixing is not None:
+            raise SpecError(
+                f"mixing {self.mixing.kind} needs one label per image; {self.data.name} has several, and some that do "
+                "not count, which cannot be blended with those that do"
+            )
+        if self.noise is not None and self.data.train_figures == "split":
+            raise SpecError(
+                f"noise {self.noise} makes labels of the images wrong that are trained on, and data.train_figures "
+                "'split' is of others too; take 'trained'"
+            )
+        if self.noise is not None and self.data.labels is not None:
+            raise SpecError(
+                f"noise {self.noise} would fall on data.labels {self.data.labels!r}, noisy already; drop one"
+            )
+
+    def _check_images_fit(self) -> None:
+        expected, given = NETWORKS[self.network.name].input_shape, self._image_shape()
+        try:
+            seen = _shape_after(self.data.recipe, given)
+            problem = f"gives {_times(seen)}" if seen != expected else None
+        except ValueError as error:
+            problem = f"cannot be had: {error}"
+        if problem is not None:
+            fitting = [
+                name
+                for name, entry in NETWORKS.items()
+                if entry.input_shape[0] == given[0] and entry.input_shape[1] <= given[1]
+            ]
+            raise SpecError(
+                f"network {self.network.name} takes images of {_times(expected)}, but {self.data.name} by the recipe "
+                f"{self.data.recipe!r} {problem}; networks for these images, each with its recipe: {', '.join(fitting)}"
+            )
+
+    def _image_shape(self) -> tuple[int, ...]:
+        """Return the shape in which images reach the recipe."""
+        if self.data.view is None:
+            return self.data.entry.image_shape or (3, 0, 0)
+        side = find_view(self.data.view, NETWORKS[self.network.name].input_shape[1]).size
+        return (3, side, side)
+
+    @staticmethod
+    def upgraded(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what an earlier version wrote in today's form."""
+        return upgraded(plain)
+
+    @staticmethod
+    def as_first_written(plain: dict[str, Any]) -> dict[str, Any]:
+        """Return the form whose hash is the id, so that a run keeps the id it always had."""
+        return as_first_written(plain)
+
+    @property
+    def id(self) -> str:
+        """The name of exactly this run."""
+        return spec_id(self)
+
+    @property
+    def name(self) -> str:
+        """What the run is, for people: data, network, method, loss and mixing if they are unusual, and noise."""
+        loss = None if isinstance(self.loss, CrossEntropy) else self.loss.kind
+        mixing = self.mixing and self.mixing.kind
+        noise = self.noise and str(self.noise)
+        parts = [self.data.name, self.data.labels, self.network.name, self.method.kind, loss, mixing, noise]
+        return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(part for part in parts if part))
+
+    @property
+    def matched(self) -> bool:
+        """Whether the mini-batches of a group carry the same labels."""
+        return self.method.matches if self.group.matched is None else self.group.matched
+
+
+@cache  # specs are made by the hundred
+def _shape_after(recipe: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape in which the network sees images of that shape."""
+    image, number = torch.zeros(1, *shape, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
+    return tuple(find_recipe(recipe).apply("test", image, indices=number, split="test").shape[1:])
+
+
+def _times(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
