@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from deepbilevel_lab import records
 from deepbilevel_lab.sweeps.sweep import Cell, Sweep
 from deepbilevel_paper.experiment import Experiment
 from deepbilevel_paper.published import Published
@@ -24,10 +25,10 @@ def make_sweep(experiment: Experiment, scale: Scale | str, seeds: Sequence[int],
         seeded = [cell.changed(seed=seed, **fields) for seed in seeds]
         before = [spec for each in seeded for spec in each.before]
         specs = [each.spec for each in seeded]
-        cells.append(Cell(cell.row, cell.column, specs, cell.x, _plain(cell.published), before=before))
+        cells.append(Cell(cell.row, cell.column, specs, cell.x, _printed(cell.published), before=before))
     ours = {(cell.row, cell.column) for cell in cells}
     cells += [
-        Cell(each.row, each.column, (), published=_plain(each))
+        Cell(each.row, each.column, (), published=_printed(each))
         for each in experiment.published
         if (each.row, each.column) not in ours
     ]
@@ -41,7 +42,7 @@ def make_sweep(experiment: Experiment, scale: Scale | str, seeds: Sequence[int],
         seeds=tuple(seeds),
         scale=chosen.name,
         reduced=_reduced(experiment, chosen),
-        axis={"name": experiment.varies, "unit": ""} if any(cell.x is not None for cell in cells) else None,
+        axis=records.Axis(experiment.varies) if any(cell.x is not None for cell in cells) else None,
     )
 
 
@@ -59,7 +60,7 @@ def _reduced(experiment: Experiment, scale: Scale) -> str | None:
     return "; ".join(f"{', '.join(networks)}: {sentence}" for sentence, networks in sentences.items())
 
 
-def _plain(published: Published | None) -> dict[str, Any] | None:
+def _printed(published: Published | None) -> records.Published | None:
     if published is None:
         return None
     notes = [
@@ -68,4 +69,4 @@ def _plain(published: Published | None) -> dict[str, Any] | None:
         f"measured by {published.source}" if published.source else None,
     ]
     note = "; ".join(each for each in notes if each)
-    return {"train": published.train, "test": published.test, "gap": published.gap, "note": note or None}
+    return records.Published(published.train, published.test, published.gap, note or None)

@@ -65,7 +65,7 @@ def history(tmp_path_factory):
     seen = {"out": out}
     with start(*COMMAND, "--out", out) as process:
         seen["first"] = wait_for(process, "started")
-        running = [record["process"] for record in (run.read_record() for run in find_runs(out))]
+        running = [record.process for record in (run.read_record() for run in find_runs(out))]
         handles = [os.pidfd_open(pid) for pid in running]
         process.kill()
         seen["gone"] = [bool(select.select([handle], [], [], 120)[0]) for handle in handles]

@@ -1,9 +1,10 @@
 """``deepbilevel runs export``: records to share."""
 
 import json
+from dataclasses import replace
 
 from deepbilevel_lab.report import make_report
-from deepbilevel_lab.training import train
+from deepbilevel_lab.training import RunFolder, train
 from tests.cli.trained import make_spec, run_in_process
 
 
@@ -11,9 +12,10 @@ def make_runs(out):
     spec = make_spec(**{"method": "sgd", "data.limit": 64, "data.test_limit": 20, "group.batch_size": 2, "epochs": 1})
     train(spec, out=out, data_dir=out)
     (out / "sweep-mine.json").write_text('{"format": 1}\n')
-    unfinished = out / "other-0123456789"
-    unfinished.mkdir()
-    (unfinished / "record.json").write_text('{"format": 1, "status": "running"}')
+    finished = RunFolder.of(spec, out).read_record()
+    unfinished = RunFolder(out / "other-0123456789")
+    unfinished.path.mkdir()
+    unfinished.write_record(replace(finished, id="0123456789", status="running"))
     return spec
 
 

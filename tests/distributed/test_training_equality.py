@@ -51,7 +51,7 @@ def everything(loop):
         "epochs": [stage for stage in stages if stage[0] != "evaluate"],
         **{name: state[name] for name in ("sampler", "zeroed_in_a_row", "objective")},
         "history": [
-            {name: torch.tensor(value, dtype=torch.float64) for name, value in row.items()} for row in loop.history
+            {name: torch.tensor(value, dtype=torch.float64) for name, value in row.items()} for row in state["history"]
         ],
         "model": parts.model.state_dict(),
         "steps": loop.finished_steps,

@@ -15,6 +15,7 @@ from deepbilevel.rules.catalog import RULES
 from deepbilevel_lab.losses import LOSSES
 from deepbilevel_lab.processes import find_processes
 from deepbilevel_lab.processes.one_process import FailedElsewhereError
+from deepbilevel_lab.records import to_json
 from deepbilevel_lab.specs import SpecError
 from deepbilevel_lab.training import DivergedError, Interrupted, Listener, RunFolder, train
 from deepbilevel_lab.training.build import build
@@ -41,7 +42,7 @@ class Ears(Listener):
         self.heard.append(text)
 
     def epoch(self, row):
-        self.heard.append(row["epoch"])
+        self.heard.append(row.epoch)
 
 
 def run(out, *, stop_at=None, stopped=1, **settings):
@@ -57,7 +58,7 @@ def run(out, *, stop_at=None, stopped=1, **settings):
     hook = register_optimizer_step_post_hook(count)
     try:
         record = train(spec, out=Path(out), data_dir=Path(), listener=ears)
-        return ears.heard, {**record, "threads": torch.get_num_threads()}
+        return ears.heard, {**to_json(record), "threads": torch.get_num_threads()}
     except (Interrupted, DivergedError, FailedElsewhereError, FolderInUseError) as error:
         return ears.heard, f"{type(error).__name__}: {error}"
     finally:

@@ -48,13 +48,13 @@ def test_every_row_and_column_comes_to_its_end(name, folders):
     chosen = list(all_but_the_middle(experiment.cells("smoke")))
     for spec in runs_of(chosen):
         record = train(spec, out=out, data_dir=data_dir)
-        assert record["status"] == "done"
-        assert record["images"]["train"] == spec.data.limit
-        assert 0 <= record["final"]["test"] <= 100
-        assert record["id"] == spec.id
+        assert record.status == "done"
+        assert record.images.train == spec.data.limit
+        assert 0 <= record.final.test <= 100
+        assert record.id == spec.id
     noisy = [cell for cell in chosen if cell.spec.noise is not None or cell.spec.data.labels is not None]
     for cell in noisy:
-        assert "train_clean" in RunFolder.of(cell.spec, out).read_record()["final"]
+        assert RunFolder.of(cell.spec, out).read_record().final.train_clean is not None
 
 
 def test_a_networks_mistakes_are_the_labels_of_imagenet_and_the_same_whoever_asks(folders, tmp_path):
@@ -86,8 +86,8 @@ def test_a_network_can_learn_from_made_images(folders):
         pass
     # A network that guesses has a loss of log(10), 2.3; this one ends below 0.1. Of the 20 test images a guess gets 2,
     # give or take 1.3; this one gets all. Images that do not show their class, or no steps, leave it at the guesses.
-    assert loop.history[-1]["loss"] < 1
-    assert loop.history[-1]["test"] > 50
+    assert loop.history[-1].loss < 1
+    assert loop.history[-1].test > 50
 
 
 @pytest.mark.parametrize(

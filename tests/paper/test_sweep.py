@@ -2,6 +2,7 @@
 
 import pytest
 
+from deepbilevel_lab.records import Axis
 from deepbilevel_lab.sweeps.sweep import make_sweep_record
 from deepbilevel_lab.sweeps.table import make_table_beside
 from deepbilevel_lab.training.other_runs import needs
@@ -24,22 +25,22 @@ def test_every_cell_has_a_run_per_seed_and_those_it_needs(name):
 def test_every_printed_result_stands_in_the_record_whether_there_are_runs_or_not(name):
     experiment = EXPERIMENTS[name]
     record = make_sweep_record(make_sweep(experiment, "paper", (0,)), [])
-    printed = {(cell["row"], cell["column"]): cell["published"] for cell in record["cells"] if cell["published"]}
+    printed = {(cell.row, cell.column): cell.published for cell in record.cells if cell.published}
     assert len(printed) == len(experiment.published)
     for each in experiment.published:
         own = printed[each.row, each.column]
-        assert (own["train"], own["test"], own["gap"]) == (each.train, each.test, each.gap)
-    assert {run["status"] for cell in record["cells"] for run in cell["runs"]} == {"missing"}
+        assert (own.train, own.test, own.gap) == (each.train, each.test, each.gap)
+    assert {run.status for cell in record.cells for run in cell.runs} == {"missing"}
 
 
 def test_what_is_doubtful_or_measured_by_others_is_noted():
     record = make_sweep_record(make_sweep(find_experiment("table1"), "paper", (0,)), [])
-    notes = {(cell["row"], cell["column"]): cell["published"]["note"] for cell in record["cells"]}
+    notes = {(cell.row, cell.column): cell.published.note for cell in record.cells}
     assert notes.pop(("b) weights per layer", "Inception, 50 % noise")).startswith("doubtful: repeats")
     assert set(notes.values()) == {None}
     record = make_sweep_record(make_sweep(find_experiment("comparison-40"), "paper", (0,)), [])
-    [reed] = [cell for cell in record["cells"] if (cell["row"], cell["column"]) == ("Reed et al.", "CIFAR-10")]
-    assert reed["published"]["note"] == "network: ResNet; measured by Jiang et al. 2017, arXiv:1712.05055"
+    [reed] = [cell for cell in record.cells if (cell.row, cell.column) == ("Reed et al.", "CIFAR-10")]
+    assert reed.published.note == "network: ResNet; measured by Jiang et al. 2017, arXiv:1712.05055"
 
 
 def test_what_a_scale_reduces_is_said_and_the_full_one_reduces_nothing():
@@ -54,7 +55,7 @@ def test_what_a_scale_reduces_is_said_and_the_full_one_reduces_nothing():
 def test_figures_have_an_axis_and_tables_none():
     assert make_sweep(find_experiment("table1"), "paper", (0,)).axis is None
     curve = make_sweep(find_experiment("noise-curves-cifarnet"), "paper", (0,))
-    assert curve.axis == {"name": "the share of wrong labels", "unit": ""}
+    assert curve.axis == Axis("the share of wrong labels", "")
     assert {cell.x for cell in curve.cells} == {number / 10 for number in range(10)}
 
 

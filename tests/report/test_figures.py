@@ -10,7 +10,8 @@ import pytest
 from deepbilevel_lab.drawing.figures import along, linear, over_values
 from deepbilevel_lab.drawing.looks import DARK, LIGHT, NUM_COLOURS, colour_class, dash
 from deepbilevel_lab.drawing.svg import draw_figure, draw_panel, marker
-from deepbilevel_lab.report.records import CellRun, read_records
+from deepbilevel_lab.records import CellRun
+from deepbilevel_lab.report.records import read_records
 from deepbilevel_lab.report.result_figures import result_figures
 from deepbilevel_lab.report.run_figures import MOST_SHOWN, run_figure, settings_of
 from tests.report.written import HOSTILE, not_done, write_everything, write_mu_figure, write_run, write_sweep
@@ -120,12 +121,12 @@ def test_training_curves_are_those_of_the_records(records):
     run = records.runs[sweep_of(records, "noise").cells[7].runs[1].id]
     curve = next(c for c in panels["test"].curves if c.series == 1 and c.seed == 1)
     assert curve.xs == (2, 4, 6, 8, 10)
-    assert curve.ys == tuple(row["test"] for row in run.history if "test" in row)
+    assert curve.ys == tuple(row.test for row in run.history if row.test is not None)
     assert {c.series for c in panels["negative_share"].curves} == {1}
-    assert panels["negative_share"].curves[1].ys == tuple(100 * row["negative_share"] for row in run.history)
+    assert panels["negative_share"].curves[1].ys == tuple(100 * row.negative_share for row in run.history)
     wide = next(b for b in panels["weights"].bands if b.seed == 1 and b.look == "wide")
-    assert wide.lows == tuple(row["weight_p5"] for row in run.history)
-    assert wide.highs == tuple(row["weight_p95"] for row in run.history)
+    assert wide.lows == tuple(row.weight_p5 for row in run.history)
+    assert wide.highs == tuple(row.weight_p95 for row in run.history)
 
 
 def test_of_many_methods_the_first_and_the_best_are_shown_first(records):

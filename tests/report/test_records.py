@@ -29,7 +29,7 @@ def test_everything_that_was_written_is_read(tmp_path):
     noisy = table.cells[6]
     assert noisy.published.test == 49.62
     assert noisy.published.note.startswith("doubtful")
-    assert records.runs[noisy.runs[1].id].history[-1]["test"] == noisy.runs[1].figures["test"]
+    assert records.runs[noisy.runs[1].id].history[-1].test == noisy.runs[1].figures["test"]
 
 
 def test_runs_of_no_sweep_are_loose_and_runs_set_aside_are_not_read(tmp_path):

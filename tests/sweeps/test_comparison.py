@@ -1,12 +1,14 @@
 """Planning a comparison, and the record, table and picture of what came of it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from PIL import Image
 
+from deepbilevel_lab.records import Row, RunRecord, Seconds, SweepRecord, read_file, to_json
 from deepbilevel_lab.report import draw_comparison
-from deepbilevel_lab.specs import SpecError, from_plain
+from deepbilevel_lab.specs import SpecError, from_plain, to_plain
 from deepbilevel_lab.sweeps.comparison import plan
 from deepbilevel_lab.sweeps.expressions import read_methods
 from deepbilevel_lab.sweeps.sweep import Recorder, make_sweep_record
@@ -20,14 +22,21 @@ def make_plan(methods="sgd,bilevel", seeds=(0, 1), **settings):
     return plan(make_spec(noise="uniform:0.5", **settings), read_methods(methods), seeds)
 
 
-def run_record(test, *, steps=2, **train):
-    final = {"test": test, "train": 60.0, "gap": 60.0 - test, "train_clean": 70.0, **train}
-    final = {name: value for name, value in final.items() if value is not None}
-    return {"metric": "accuracy", "final": final, "best": {"test": test + 5}, "steps": steps, "seconds": {"wall": 3.0}}
-
-
-def done(trial, test, **changes):
-    return Outcome(trial, "done", {"name": trial.spec.name, **run_record(test, **changes)})
+def done(trial, test, *, steps=2, train_clean=70.0):
+    epoch = Row(epoch=1, lr=0.1, loss=1.0, negative_share=0.0)
+    record = RunRecord(
+        id=trial.id,
+        name=trial.spec.name,
+        status="done",
+        error=None,
+        spec=to_plain(trial.spec),
+        final=replace(epoch, test=test, train=60.0, gap=60.0 - test, train_clean=train_clean),
+        best=replace(epoch, test=test + 5),
+        history=(),
+        steps=steps,
+        seconds=Seconds(wall=3.0),
+    )
+    return Outcome(trial, "done", record)
 
 
 def finished(comparison, *tests):
@@ -102,7 +111,8 @@ def test_the_record_has_everything_a_report_needs(tmp_path):
     recorder.changed(outcomes)
     record = json.loads(recorder.path.read_text())
     assert recorder.path.name == f"sweep-{comparison.name}.json"
-    assert record == recorder.record
+    assert record == to_json(recorder.record)
+    assert read_file(SweepRecord, recorder.path) == recorder.record
     assert (record["format"], record["id"], record["seeds"]) == (1, comparison.id, [0, 1])
     assert from_plain(RunSpec, record["base"]) == comparison.base
     sgd, bilevel = record["cells"]
@@ -168,13 +178,12 @@ def test_unequal_visits_are_told():
     first, second = comparison.trials()
     record = make_sweep_record(comparison, [done(first, 80.0, steps=2), done(second, 80.0, steps=3)])
     [doubt] = list_doubts(record)
-    column = record["cells"][0]["column"]
+    column = record.cells[0].column
     assert doubt == f"not all methods saw the same number of images on {column}: sgd 256, bilevel 384"
     # On another network, or at another value of what is varied, they may see others.
-    record["cells"][1]["x"] = 0.5
-    assert list_doubts(record) == []
-    record["cells"][1].update(x=None, column="another")
-    assert list_doubts(record) == []
+    one, other = record.cells
+    assert list_doubts(replace(record, cells=(one, replace(other, x=0.5)))) == []
+    assert list_doubts(replace(record, cells=(one, replace(other, column="another")))) == []
 
 
 def test_two_names_of_the_same_run_share_it():

@@ -37,8 +37,8 @@ def test_a_process_that_is_asked_to_stop_saves_and_ends(tmp_path):
             job.stop()
     assert heard[-1].ending == "interrupted"
     assert any("saved; the same command goes on" in each.event.get("text", "") for each in heard)
-    assert RunFolder.of(trial.spec, tmp_path).read_record()["status"] == "interrupted"
-    assert place.find_record(trial.spec)["status"] == "interrupted"
+    assert RunFolder.of(trial.spec, tmp_path).read_record().status == "interrupted"
+    assert place.find_record(trial.spec).status == "interrupted"
     assert place.find_finished(trial.spec) is None
 
 

@@ -53,7 +53,7 @@ def listen(process):
 
 def trainer_of(folder):
     """Return the process that trains there, and the one that holds it."""
-    pid = RunFolder(Path(folder)).read_record()["process"]
+    pid = RunFolder(Path(folder)).read_record().process
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return pid, int(status["PPid"])
 

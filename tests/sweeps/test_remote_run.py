@@ -40,7 +40,7 @@ def test_a_run_is_begun_heard_and_stopped(order):
         if any(each.get("event") == "epoch" for each in said if isinstance(each, dict)):
             run.stop()
     assert said[-1] == End("interrupted")
-    assert RunFolder(Path(order.folder)).read_record()["status"] == "interrupted"
+    assert RunFolder(Path(order.folder)).read_record().status == "interrupted"
     assert any("saved; the same command goes on" in each.get("text", "") for each in said[:-1])
 
 

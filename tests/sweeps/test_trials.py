@@ -7,6 +7,7 @@ from threading import Event, Lock, Thread
 
 import pytest
 
+from deepbilevel_lab.records import to_json
 from deepbilevel_lab.sweeps.trials import News, Trial, Watcher, run_trials
 from deepbilevel_lab.training import DivergedError, Interrupted, Listener, RunFolder, train
 from tests.cli.trained import make_spec
@@ -60,7 +61,7 @@ class ThreadJob(Thread):
     def listener(job):  # noqa: N805
         class Telling(Listener):
             def epoch(self, row):
-                job.news.put(News(job.trial, {"event": "epoch", **row}))
+                job.news.put(News(job.trial, {"event": "epoch", **to_json(row)}))
                 if job.trial.label == "endless":
                     job.stopped.wait()
                     raise Interrupted
@@ -102,7 +103,7 @@ def test_all_run_so_many_at_a_time_and_come_back_with_their_records(tmp_path):
     assert [(outcome.trial, outcome.status, outcome.error) for outcome in outcomes] == [
         (trial, "done", None) for trial in trials
     ]
-    assert [outcome.record["id"] for outcome in outcomes] == [trial.id for trial in trials]
+    assert [outcome.record.id for outcome in outcomes] == [trial.id for trial in trials]
     assert watcher.standing[0] == ["waiting"] * 3
     assert watcher.standing[-1] == ["done"] * 3
     assert ["running", "running", "waiting"] in watcher.standing
@@ -235,7 +236,7 @@ def test_a_run_that_was_over_when_its_process_met_a_bad_end_is_done(tmp_path, en
     watcher = Remembering()
     [outcome] = run_trials(make_trials("a"), Place(tmp_path), jobs=1, watcher=watcher)
     assert (outcome.status, outcome.error) == ("done", None)
-    assert outcome.record["status"] == "done"
+    assert outcome.record.status == "done"
     assert watcher.news[-1] == ("a", None, "done")
 
 

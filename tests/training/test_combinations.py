@@ -87,4 +87,4 @@ def test_everything_learns_on_clean_digits(method, loss, mixing):
         pass
     # Guessing is right for 10 % of the 450 test images, give or take 1.4: this is twenty times that beyond. A gradient
     # of the wrong sign, no step at all or weights that cancel out stay with the guesses.
-    assert loop.history[-1]["test"] > 40
+    assert loop.history[-1].test > 40

@@ -65,7 +65,7 @@ def test_every_objective_learns_from_noisy_digits(loss):
     loop = to_the_end(started(digits(method="sgd", loss=loss, **settings)))
     # Guessing gives 10 %, give or take 1.4. Half of the epochs come after what a loss may estimate in the middle: what
     # it then does wrong, as a correction by the wrong matrix or of the wrong sign, unlearns what the warm-up learned.
-    assert loop.history[-1]["test"] > 40
+    assert loop.history[-1].test > 40
 
 
 @hasty

@@ -92,15 +92,15 @@ def test_labels_are_predicted_once_and_say_where_they_come_from(runs, tmp_path):
 def test_a_run_can_need_a_run_that_needs_a_run(runs):
     train(LABELLED, out=runs, data_dir=runs)
     record = train(TUNED, out=runs, data_dir=runs)
-    assert record["status"] == "done"
+    assert record.status == "done"
     # What it started from says more than its figures, which may happen to be equal for both kinds of labels.
     parts = build(TUNED, runs, runs=RunsBeside(runs, runs))
     noisy, _ = load_noisy_labels(folder(runs).labels_file)
     assert np.array_equal(parts.train.data.labels, noisy.labels)
-    assert "train_clean" in record["history"][0]
+    assert record.history[0].train_clean is not None
     for name, value in read_weights(RunFolder.of(LABELLED, runs).model_file).items():
         assert torch.equal(parts.model.state_dict()[name], value), name
-    assert {FIRST.id, LABELLED.id, TUNED.id} <= {each.read_record()["id"] for each in find_runs(runs)}
+    assert {FIRST.id, LABELLED.id, TUNED.id} <= {each.read_record().id for each in find_runs(runs)}
 
 
 def test_a_stopped_run_goes_on_with_the_labels_it_had(runs, tmp_path):

@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deepbilevel_lab.cli.messages import WRONG_USAGE, errors_as_messages
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, Place, read_place
 from deepbilevel_lab.cli.resolving import change_spec, parse_seeds, resolve_spec, split_settings
+from deepbilevel_lab.records import SweepRecord, to_json
 
 if TYPE_CHECKING:
     from deepbilevel_lab.sweeps.sweep import Sweep
@@ -116,12 +117,13 @@ def _run(
     raise typer.Exit(conclude(outcomes))
 
 
-def _print_result(record: dict[str, Any], files: dict[str, str], *, markdown: bool, as_json: bool) -> None:
+def _print_result(record: SweepRecord, files: dict[str, str], *, markdown: bool, as_json: bool) -> None:
     from deepbilevel_lab.cli.tables import print_table
     from deepbilevel_lab.sweeps.table import describe, list_doubts, make_table, to_markdown
 
     if as_json:
-        summary = [{key: each[key] for key in ("row", "settings", "summary", "runs")} for each in record["cells"]]
+        cells = [to_json(cell) for cell in record.cells]
+        summary = [{key: cell[key] for key in ("row", "settings", "summary", "runs")} for cell in cells]
         typer.echo(json.dumps({"event": "compared", **files, "cells": summary}))
         return
     if markdown:

@@ -57,8 +57,8 @@ def evaluate(
     with errors_as_messages(), Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("evaluating", total=None)
         predictor = Predictor(load_model(run))
-        record = RunFolder(run if run.is_dir() else run.parent).read_record() or {}
-        fallback_dir = Path(os.environ.get("DEEPBILEVEL_DATA") or record.get("data_dir", "data"))
+        record = RunFolder(run if run.is_dir() else run.parent).read_record()
+        fallback_dir = Path(os.environ.get("DEEPBILEVEL_DATA") or (record and record.data_dir) or "data")
         result = assess(
             predictor,
             wanted,
@@ -68,8 +68,8 @@ def evaluate(
         )
     if predictor.note:
         typer.echo(f"note: {predictor.note}", err=True)
-    comparable = wanted.is_run_test and crops is None and record.get("status") == "done"
-    recorded: float | None = record["final"]["test"] if comparable else None
+    comparable = wanted.is_run_test and crops is None
+    recorded = record.figure("test") if comparable and record is not None and record.status == "done" else None
     if as_json:
         typer.echo(json.dumps({"run": str(run), "id": predictor.spec.id, **result.to_plain(), "recorded": recorded}))
         return

@@ -1,7 +1,7 @@
 """``deepbilevel reproduce``: the paper's tables and figures, each by one command."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +10,7 @@ import typer
 from deepbilevel_lab.cli.messages import FAILED, INTERRUPTED, WRONG_USAGE, errors_as_messages
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, Place, read_place
 from deepbilevel_lab.cli.resolving import parse_seeds
+from deepbilevel_lab.records import SweepRecord, to_json
 
 if TYPE_CHECKING:
     from deepbilevel_lab.sweeps.sweep import Cell, Sweep
@@ -215,16 +216,16 @@ def _run(
     return max(codes)
 
 
-def _print_result(plan: _Plan, record: dict[str, Any], path: Path, *, as_json: bool) -> None:
+def _print_result(plan: _Plan, record: SweepRecord, path: Path, *, as_json: bool) -> None:
     from deepbilevel_lab.cli.tables import print_table
     from deepbilevel_lab.sweeps.table import describe, list_doubts, make_table_beside
 
     if as_json:
-        typer.echo(json.dumps({"event": "reproduced", "record": str(path), "cells": record["cells"]}))
+        typer.echo(json.dumps({"event": "reproduced", "record": str(path), "cells": to_json(record.cells)}))
         return
     shown = {(cell.row, cell.column, cell.x) for cell in plan.wanted}
-    cells = [c for c in record["cells"] if (c["row"], c["column"], c["x"]) in shown or not c["runs"]]
-    titles, rows = make_table_beside({**record, "cells": cells})
+    cells = tuple(cell for cell in record.cells if (cell.row, cell.column, cell.x) in shown or not cell.runs)
+    titles, rows = make_table_beside(replace(record, cells=cells))
     print_table(titles, rows, caption=describe(record), numbers=range(2, len(titles)))
     for doubt in list_doubts(record):
         typer.echo(f"note: {doubt}")

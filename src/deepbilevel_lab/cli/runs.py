@@ -1,6 +1,7 @@
 """``deepbilevel runs``: what was trained, how it stands, and how runs compare."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,11 +10,12 @@ import typer
 
 from deepbilevel_lab.cli.export import export
 from deepbilevel_lab.cli.messages import errors_as_messages
+from deepbilevel_lab.records import Row, show_figure, to_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from deepbilevel_lab.training.comparison import RunEntry
+    from deepbilevel_lab.training.comparison import RunEntry, Summary
 
 runs = typer.Typer(help="List, show and compare runs.", no_args_is_help=True)
 
@@ -46,7 +48,7 @@ def list_runs(out: OutOption = Path("runs"), as_json: JsonOption = False) -> Non
     table.caption = "last and best: test results in percent"
     for entry in entries:
         brief = _brief(entry)
-        epoch = f"{brief['epoch']}/{brief['epochs']}" if entry.record else ""
+        epoch = f"{brief['epoch']}/{brief['epochs']}" if entry.found else ""
         figures = [_short(brief[name]) for name in ("test", "best")]
         table.add_row(
             escape(entry.name), entry.id, entry.status, epoch, *figures, entry.changed.strftime("%m-%d %H:%M")
@@ -74,7 +76,7 @@ def show(
         if entry.status == "damaged":
             raise ValueError(entry.error)
     if as_json:
-        typer.echo(json.dumps({**entry.record, "status": entry.status, "folder": str(entry.folder.path)}))
+        typer.echo(json.dumps({**to_json(entry.record), "status": entry.status, "folder": str(entry.folder.path)}))
     else:
         _print_run(entry)
 
@@ -115,8 +117,8 @@ def compare(
             raise ValueError(f"there is no sound run to compare in {', '.join(names) if names else out}; choose others")
     keys = differing_settings(sound)
     rows = [
-        {"id": entry.id, "name": entry.name, "status": entry.status, "metric": entry.record["metric"]}
-        | {"settings": {key: flatten(entry.record["spec"]).get(key) for key in keys}, **entry.figures()}
+        {"id": entry.id, "name": entry.name, "status": entry.status, "metric": entry.record.metric}
+        | {"settings": {key: flatten(entry.record.spec).get(key) for key in keys}, **_figures(entry)}
         for entry in sound
     ]
     summaries = [asdict(summary) for summary in summarize_seeds(sound)]
@@ -139,10 +141,17 @@ def _brief(entry: "RunEntry") -> dict[str, Any]:
         "date": entry.changed.isoformat(timespec="seconds"),
         "error": entry.error,
     }
-    figures = entry.figures() if entry.record else {"test": None, "best": None}
-    brief["epoch"] = entry.epochs_done if entry.record else None
-    brief["epochs"] = entry.record["spec"]["epochs"] if entry.record else None
+    if entry.found is None:
+        return {**brief, **dict.fromkeys(("epoch", "epochs", "test", "best"))}
+    figures = entry.record.figures
+    brief |= {"epoch": entry.epochs_done, "epochs": entry.record.epochs}
     return {**brief, "test": figures["test"], "best": figures["best"]}
+
+
+def _figures(entry: "RunEntry") -> dict[str, float | None]:
+    from deepbilevel_lab.training.comparison import FIGURES
+
+    return {name: entry.record.figures[name] for name in FIGURES}
 
 
 def _print_run(entry: "RunEntry") -> None:
@@ -152,48 +161,50 @@ def _print_run(entry: "RunEntry") -> None:
     from deepbilevel_lab.training.comparison import flatten
 
     console, record = Console(), entry.record
-    final, best = record["final"], record["best"]
+    final, best = record.final, record.best
     lines = [
         f"{entry.name}  {entry.id}",
         f"folder {entry.folder.path}, written {entry.changed:%Y-%m-%d %H:%M}",
-        f"status {entry.status}, epoch {entry.epochs_done} of {record['spec']['epochs']}, {record['steps']:,} steps",
-        f"{record['images']['train']:,} training and {record['images']['test']:,} test images, "
-        f"{record['parameters']:,} parameters",
+        f"status {entry.status}, epoch {entry.epochs_done} of {record.epochs}, {_count(record.steps)} steps",
+        f"{_count(record.images.train)} training and {_count(record.images.test)} test images, "
+        f"{_count(record.parameters)} parameters",
     ]
-    if final is not None:
-        clean = f" ({final['train_clean']:.2f} on clean labels)" if "train_clean" in final else ""
+    if final is not None and best is not None:
+        clean = "" if final.train_clean is None else f" ({final.train_clean:.2f} on clean labels)"
         lines.append(
-            f"test {record['metric']} {final['test']:.2f} % last, {best['test']:.2f} % best (epoch {best['epoch']}, "
-            f"chosen by looking at it); train {final['train']:.2f} %{clean}, gap {final['gap']:.2f}"
+            f"test {record.metric} {show_figure(final.test)} % last, {show_figure(best.test)} % best "
+            f"(epoch {best.epoch}, chosen by looking at it); train {show_figure(final.train)} %{clean}, "
+            f"gap {show_figure(final.gap)}"
         )
-    seconds = ", ".join(f"{name} {value:,.1f}" for name, value in record["seconds"].items())
-    lines.append(f"seconds: {seconds}; {_short(record['samples_per_second'])} images a second while training")
+    taken = {"wall": record.seconds.wall, "cpu": record.seconds.cpu, "training": record.seconds.training}
+    seconds = ", ".join(f"{name} {value:,.1f}" for name, value in taken.items() if value is not None)
+    lines.append(f"seconds: {seconds}; {_short(record.samples_per_second)} images a second while training")
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     settings = _table("setting", "value")
-    for key, value in flatten(record["spec"]).items():
+    for key, value in flatten(record.spec).items():
         settings.add_row(key, escape(_setting(value)))
     console.print(settings)
-    _print_history(record["history"])
+    _print_history(record.history)
     surroundings = _table("ran on", "")
-    for key, value in flatten({**record["environment"], "data_dir": record["data_dir"]}).items():
+    for key, value in flatten({**to_json(record.environment), "data_dir": record.data_dir}).items():
         surroundings.add_row(key, escape(_setting(value)))
     console.print(surroundings)
     for line in _how_to_go_on(entry):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _print_history(history: list[dict[str, Any]]) -> None:
+def _print_history(history: Sequence[Row]) -> None:
     from rich.console import Console
 
     if not history:
         return
-    names = [name for name in _HISTORY if any(name in row for row in history)]
+    names = [name for name in _HISTORY if any(row.figure(name) is not None for row in history)]
     table = _table(*(name.replace("_", " ") for name in names), numbers=slice(0, None))
     every = -(-len(history) // _MOST_ROWS)
     # Counted from the end: the last epoch is always among them.
     for row in history[(len(history) - 1) % every :: every]:
-        table.add_row(*(str(row[name]) if name == "epoch" else _short(row.get(name), 4) for name in names))
+        table.add_row(*(str(row.epoch) if name == "epoch" else _short(row.figure(name), 4) for name in names))
     if every > 1:
         table.caption = f"every {every} epochs of {len(history)}; --json shows all"
     Console().print(table)
@@ -206,10 +217,11 @@ def _how_to_go_on(entry: "RunEntry") -> list[str]:
     if entry.status == "done":
         return [f"to use it: {shlex.join(['deepbilevel', 'predict', str(path), 'photo.jpg'])}"]
     if entry.status == "running":
-        return [f"process {entry.record['process']} is training here"]
+        return [f"process {entry.record.process} is training here"]
     lines = [f"error: {entry.error}"] if entry.error else []
     command = ["deepbilevel", "train", "--spec", str(entry.folder.spec_file), "--out", str(path.parent)]
-    command += ["--data-dir", entry.record["data_dir"]]
+    if entry.record.data_dir is not None:
+        command += ["--data-dir", entry.record.data_dir]
     return [*lines, f"to go on from its last checkpoint: {shlex.join(command)}"]
 
 
@@ -231,7 +243,7 @@ def _print_comparison(entries: "list[RunEntry]", keys: list[str], rows: list[dic
         typer.echo("these runs do not differ in any setting", err=True)
 
 
-def _print_summaries(keys: list[str], summaries: "list[Any]") -> None:
+def _print_summaries(keys: list[str], summaries: "list[Summary]") -> None:
     from rich.console import Console
     from rich.markup import escape
 
@@ -276,6 +288,10 @@ def _usual(name: str, rows: list[dict[str, Any]]) -> str:
 
 def _setting(value: Any) -> str:
     return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
 
 
 def _short(value: float | None, digits: int = 2) -> str:

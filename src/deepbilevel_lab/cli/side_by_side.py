@@ -12,6 +12,7 @@ import typer
 
 from deepbilevel_lab.cli.messages import FAILED, INTERRUPTED, last_words
 from deepbilevel_lab.cli.watching import describe_row, duration, tell
+from deepbilevel_lab.records import Row, RunRecord, from_json
 from deepbilevel_lab.sweeps.trials import Executor, News, Outcome, Trial, Watcher, run_trials
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ def run_seeds(specs: "list[RunSpec]", place: Executor, jobs: int, *, quiet: bool
     """Run one spec with several seeds, say how they ended, and return the exit code."""
     trials = [Trial(f"seed {spec.seed}", spec, {"seed": spec.seed}) for spec in specs]
     outcomes = run_and_show(trials, place, jobs, quiet=quiet, as_json=as_json)
-    results = [outcome.record for outcome in outcomes if outcome.record is not None]
-    if results and not as_json:
-        tell(_summary(results))
+    records = [outcome.record for outcome in outcomes if outcome.record is not None]
+    if records and not as_json:
+        tell(_summary(records))
     return conclude(outcomes)
 
 
@@ -239,20 +240,20 @@ def _complain(news: News) -> None:
 
 
 def _epoch_line(news: News) -> str:
-    return f"epoch {news.event['epoch']}/{news.trial.spec.epochs}  {describe_row(news.event)}"
+    return f"epoch {news.event['epoch']}/{news.trial.spec.epochs}  {describe_row(from_json(Row, news.event))}"
 
 
 def _result(event: Mapping[str, Any]) -> str:
     return f"test {event['final']['test']:.2f}, at best {event['best']['test']:.2f}; {event['folder']}"
 
 
-def _summary(results: Sequence[Mapping[str, Any]]) -> str:
+def _summary(records: Sequence[RunRecord]) -> str:
     parts: list[str] = []
-    for label, key in (("last epoch", "final"), ("best epoch", "best")):
-        values = [result[key]["test"] for result in results]
+    for label, key in (("last epoch", "test"), ("best epoch", "best")):
+        values = [value for record in records if (value := record.figures[key]) is not None]
         spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-        parts.append(f"{label} {mean(values):.2f}{spread}")
-    return f"test over {len(results)} seed(s), mean ± standard deviation: {', '.join(parts)}"
+        parts.append(f"{label} {mean(values):.2f}{spread}" if values else f"{label} -")
+    return f"test over {len(records)} seed(s), mean ± standard deviation: {', '.join(parts)}"
 
 
 def _new_bars() -> "Bars":

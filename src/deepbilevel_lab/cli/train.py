@@ -13,6 +13,7 @@ import typer
 from deepbilevel_lab.cli.messages import FAILED, INTERRUPTED, WRONG_USAGE, errors_as_messages, last_words
 from deepbilevel_lab.cli.resolving import change_spec, parse_seeds, resolve_spec
 from deepbilevel_lab.cli.tie import read_spec_and_watch
+from deepbilevel_lab.records import RunRecord, show_figure, to_json
 
 if TYPE_CHECKING:
     from deepbilevel_lab.processes import Launch
@@ -170,18 +171,19 @@ def _run(
         return
     folder = str(RunFolder.of(spec, options["out"]).path)
     if as_json:
-        watching.Json().say("done", folder=folder, final=record["final"], best=record["best"])
+        results = to_json(record)
+        watching.Json().say("done", folder=folder, final=results["final"], best=results["best"])
     else:
         typer.echo(summarize(record, folder))
 
 
-def summarize(record: dict[str, Any], folder: str) -> str:
+def summarize(record: RunRecord, folder: str) -> str:
     """Return the result of a run in a few lines."""
-    final, best = record["final"], record["best"]
-    clean = f", {final['train_clean']:.2f} on their clean labels" if "train_clean" in final else ""
-    metric, best_epoch = record["metric"], f"{best['test']:.2f} at best (epoch {best['epoch']})"
+    figures = {name: show_figure(value) for name, value in record.figures.items()}
+    clean = "" if record.figures["train_clean"] is None else f", {figures['train_clean']} on their clean labels"
+    best_epoch = "" if record.best is None else f" (epoch {record.best.epoch})"
     return (
-        f"test {metric} {final['test']:.2f} after the last epoch, {best_epoch}\n"
-        f"train {metric} {final['train']:.2f} on labels as given{clean}; gap {final['gap']:.2f}\n"
-        f"{record['samples_per_second']:,.0f} images a second; everything is in {folder}"
+        f"test {record.metric} {figures['test']} after the last epoch, {figures['best']} at best{best_epoch}\n"
+        f"train {record.metric} {figures['train']} on labels as given{clean}; gap {figures['gap']}\n"
+        f"{record.samples_per_second or 0:,.0f} images a second; everything is in {folder}"
     )

@@ -5,26 +5,28 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from deepbilevel_lab.records import Row, to_json
 from deepbilevel_lab.training.run import Listener
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from deepbilevel_lab.training.folder import RunFolder
-    from deepbilevel_lab.training.loop import Progress, Row, TrainingLoop
+    from deepbilevel_lab.training.loop import Progress, TrainingLoop
 
 _REFRESH_SECONDS = 0.25  # reading a loss waits for the device
 _LINE_SECONDS = 60.0
 
 
-def describe_row(row: "Row") -> str:
+def describe_row(row: Row) -> str:
     """Return an epoch in one line."""
-    parts = [f"loss {row['loss']:.3f}", f"negative weights {100 * row['negative_share']:.1f} %"]
-    for name, label in (("train", "train"), ("train_clean", "clean"), ("test", "test")):
-        if name in row:
-            parts.append(f"{label} {row[name]:.2f}")
-    if row["skipped_batches"]:
-        parts.append(f"{row['skipped_batches']} mini-batches skipped")
+    loss = "-" if row.loss is None else f"{row.loss:.3f}"
+    parts = [f"loss {loss}", f"negative weights {100 * (row.negative_share or 0.0):.1f} %"]
+    for value, label in ((row.train, "train"), (row.train_clean, "clean"), (row.test, "test")):
+        if value is not None:
+            parts.append(f"{label} {value:.2f}")
+    if row.skipped_batches:
+        parts.append(f"{row.skipped_batches} mini-batches skipped")
     return "  ".join(parts)
 
 
@@ -35,7 +37,7 @@ def describe_now(loop: "TrainingLoop") -> str:
         f"loss {report.losses.mean().item():.3f}",
         f"negative {100 * (report.weights < 0).float().mean().item():.0f} %",
     ]
-    tested = [row["test"] for row in loop.history if "test" in row]
+    tested = [row.test for row in loop.history if row.test is not None]
     if tested:
         parts.append(f"test {tested[-1]:.2f} (best {max(tested):.2f})")
     return "  ".join(parts)
@@ -73,12 +75,12 @@ class Lines(Listener):
             place = f"epoch {progress.epoch + 1}/{self._epochs}, {progress.done:,} of {progress.total:,} {what}"
             self.message(f"{place}  {describe_now(loop)}")
 
-    def epoch(self, row: "Row") -> None:
+    def epoch(self, row: Row) -> None:
         """See :class:`Listener`."""
         self._last = time.monotonic()
-        share = (row["epoch"] - self._first_epoch) / max(self._epochs - self._first_epoch, 1)
+        share = (row.epoch - self._first_epoch) / max(self._epochs - self._first_epoch, 1)
         left = (self._last - self._started) / share * (1 - share)
-        self.message(f"epoch {row['epoch']}/{self._epochs}  {describe_row(row)}  {duration(left)} left")
+        self.message(f"epoch {row.epoch}/{self._epochs}  {describe_row(row)}  {duration(left)} left")
 
 
 class Bar(Listener):
@@ -114,9 +116,9 @@ class Bar(Listener):
             now=describe_now(loop) if loop.report is not None else "",
         )
 
-    def epoch(self, row: "Row") -> None:
+    def epoch(self, row: Row) -> None:
         """See :class:`Listener`."""
-        self.message(f"epoch {row['epoch']}  {describe_row(row)}")
+        self.message(f"epoch {row.epoch}  {describe_row(row)}")
 
 
 class Json(Listener):
@@ -150,9 +152,9 @@ class Json(Listener):
             share = progress.done / progress.total if progress.stage == "train" else 1.0
             self.say("progress", epoch=progress.epoch, share=round(share, 4))
 
-    def epoch(self, row: "Row") -> None:
+    def epoch(self, row: Row) -> None:
         """See :class:`Listener`."""
-        self.say("epoch", **row)
+        self.say("epoch", **to_json(row))
 
 
 class Silence(Listener):

@@ -87,7 +87,7 @@ def _panel(number: int, axis: GrowthAxis, series: Sequence[str]) -> Panel:
     return Panel(
         f"growth-{number}",
         "Microseconds per image",
-        axis.name,
+        axis.axis,
         x,
         linear(values, within=(0.0, float("inf"))),
         dots=tuple(dots),

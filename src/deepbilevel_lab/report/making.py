@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from deepbilevel_lab.drawing.figures import Figure, Panel
 from deepbilevel_lab.drawing.pictures import can_convert, write_drawing
 from deepbilevel_lab.drawing.svg import draw_figure
+from deepbilevel_lab.records import Cell, RunRecord, SweepRecord, from_json, to_json
 from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.report.cost_figures import growth_figure, memory_table, updates_table
 from deepbilevel_lab.report.cost_records import Costs
 from deepbilevel_lab.report.page import Section, make_page
-from deepbilevel_lab.report.records import Cell, Problem, Records, RunRecord, Sweep, read_records, read_sweep
+from deepbilevel_lab.report.records import Problem, Records, read_records
 from deepbilevel_lab.report.result_figures import result_figures
 from deepbilevel_lab.report.run_figures import Setting, run_figure, settings_of
 from deepbilevel_lab.report.summaries import MISSING, count_statuses, distinct, standing
@@ -69,16 +69,17 @@ def make_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | No
     return Made(page, len(records.sweeps), len(records.runs), len(figures), len(tables), records.problems, pictures)
 
 
-def draw_comparison(record: Mapping[str, Any], path: Path) -> None:
+def draw_comparison(record: SweepRecord, path: Path) -> None:
     """Write the page's figure of a comparison to ``path``, as PNG; beside it is no table, so it says more by itself."""
-    sweep = read_sweep(record)
+    sweep = from_json(SweepRecord, to_json(record))  # as all read it: texts that a drawing can hold
     sweep = replace(sweep, cells=tuple(replace(cell, row=_with_standing(cell)) for cell in sweep.cells))
-    (figure,) = result_figures(sweep, sweep.name, record["metric"] or "accuracy")
-    count = len(record["seeds"])
+    (figure,) = result_figures(sweep, sweep.name, sweep.metric or "accuracy")
+    count = len(sweep.seeds)
     seeds = "one seed" if count == 1 else f"{count} seeds"
+    epochs = [f"{sweep.base['epochs']} epochs"] if sweep.base is not None else []
     figure = replace(
         figure,
-        title=f"{figure.title}, {record['base']['epochs']} epochs, {seeds}",
+        title=", ".join([figure.title, *epochs, seeds]),
         panels=tuple(_apart(panel) for panel in figure.panels if panel.rows),  # which name methods without a legend
         keys=(*figure.keys, ("bar", "standard deviation over seeds")) if figure.panels and count > 1 else figure.keys,
     )
@@ -119,12 +120,12 @@ def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
     return sections, tables
 
 
-def _place_on_page(sweep: Sweep) -> tuple[bool, str]:
+def _place_on_page(sweep: SweepRecord) -> tuple[bool, str]:
     # What the paper did comes first, in its order: such a sweep begins by saying in which section. Controls follow.
     return (True, "") if sweep.kind == "comparison" else (False, sweep.about)
 
 
-def _sweep_section(sweep: Sweep, slug: str, runs: Mapping[str, RunRecord]) -> Section:
+def _sweep_section(sweep: SweepRecord, slug: str, runs: Mapping[str, RunRecord]) -> Section:
     own = [run for cell in sweep.cells for run in cell.runs]
     metric = next((runs[run.id].metric for run in own if run.id is not None and run.id in runs), "accuracy")
     state = ", ".join(f"{count} {status}" for status, count in count_statuses(own).items()) or "no runs"
@@ -192,7 +193,7 @@ def _cost_sections(costs: Costs, slugs: set[str]) -> list[Section]:
         slug = _slug(name, slugs)
         figure = growth_figure(costs, f"{slug}-growth") if name == "cost" else None
         figures = () if figure is None else (figure,)
-        facts = (("Measured by", "deepbilevel bench"), ("On", costs.machine))
+        facts = (("Measured by", "deepbilevel bench"), ("On", str(costs.machine)))
         sections.append(Section(slug, title, "", state, facts, table, None, figures, ()))
     return sections
 

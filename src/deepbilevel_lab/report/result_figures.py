@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deepbilevel_lab.drawing.figures import Curve, Dot, Figure, Panel, Scale, linear, over_values
-from deepbilevel_lab.report.records import Axis, Cell, Sweep, show_number
+from deepbilevel_lab.records import Axis, Cell, SweepRecord, show_number
 from deepbilevel_lab.report.summaries import (
     MISSING,
     absence,
@@ -26,7 +26,7 @@ _LEGENDS = {"method": "Methods", "setting": "Settings", "method and setting": "M
 _TITLES = {"test": "Test, last epoch", "best": "Test, best epoch", "train": "Train, labels as given"}
 
 
-def result_figures(sweep: Sweep, slug: str, metric: str) -> list[Figure]:
+def result_figures(sweep: SweepRecord, slug: str, metric: str) -> list[Figure]:
     """Return a figure per column or group of columns; ``metric`` is what its percentages are, accuracy for instance."""
     figures: list[Figure] = []
     if sweep.axis is None:
@@ -46,7 +46,7 @@ def result_figures(sweep: Sweep, slug: str, metric: str) -> list[Figure]:
     return figures
 
 
-def _title(sweep: Sweep, part: str) -> str:
+def _title(sweep: SweepRecord, part: str) -> str:
     return f"{sweep.title}: {part}" if part else sweep.title
 
 
@@ -245,7 +245,7 @@ class LinePlots:
         return distinct(cell.row for _, cells in self.plots for cell in cells)
 
 
-def line_plots(sweep: Sweep) -> LinePlots:
+def line_plots(sweep: SweepRecord) -> LinePlots:
     """Return a plot per column, or per group of columns that differ only after their last comma."""
     parts = parts_of(sweep)
     sizes = Counter(_before_last_comma(column) for column, _ in parts)

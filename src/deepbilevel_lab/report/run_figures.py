@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deepbilevel_lab.drawing.figures import Band, Curve, Figure, Panel, along, linear
-from deepbilevel_lab.report.records import RunRecord, Sweep
+from deepbilevel_lab.records import RunRecord, SweepRecord
 from deepbilevel_lab.report.summaries import distinct
 
 MOST_SHOWN = 7
@@ -34,7 +34,7 @@ class Setting:
     runs: tuple[tuple[int, RunRecord], ...]
 
 
-def settings_of(sweep: Sweep, runs: Mapping[str, RunRecord]) -> list[Setting]:
+def settings_of(sweep: SweepRecord, runs: Mapping[str, RunRecord]) -> list[Setting]:
     """Return the runs of a sweep whose records are there, a setting per column and point of the axis."""
     series = distinct(cell.row for cell in sweep.cells)
     found: dict[str, list[tuple[int, RunRecord]]] = {}
@@ -84,11 +84,7 @@ def _curve_panel(key: str, setting: Setting, series: Sequence[str]) -> Panel | N
     for number, run in setting.runs:
         if key == "negative_share" and not _weighs(run):
             continue
-        points = [
-            (epoch, value * factor)
-            for row in run.history
-            if (epoch := row.get("epoch")) is not None and (value := row.get(key)) is not None
-        ]
+        points = [(float(row.epoch), value * factor) for row in run.history if (value := row.figure(key)) is not None]
         if points:
             xs, ys = tuple(x for x, _ in points), tuple(y for _, y in points)
             curves.append(Curve(number, xs, ys, run.seed, f"{series[number]}, seed {run.seed}"))
@@ -110,15 +106,16 @@ def _curve_panel(key: str, setting: Setting, series: Sequence[str]) -> Panel | N
 
 def _weighs(run: RunRecord) -> bool:
     """Whether the method can give a negative weight at all; for others a line at zero would say nothing."""
-    return any(row.get("weight_p50") is not None or row.get("negative_share") for row in run.history)
+    return any(row.weight_p50 is not None or row.negative_share for row in run.history)
 
 
 def _weight_panel(number: int, setting: Setting, series: Sequence[str]) -> Panel | None:
     bands: list[Band] = []
     curves: list[Curve] = []
     for run in (run for other, run in setting.runs if other == number):
-        rows = [row for row in run.history if all(row.get(name) is not None for name in ("epoch", *_QUANTILES))]
-        xs, p5, p25, p50, p75, p95 = (tuple(row[name] or 0.0 for row in rows) for name in ("epoch", *_QUANTILES))
+        rows = [row for row in run.history if all(row.figure(name) is not None for name in _QUANTILES)]
+        names = ("epoch", *_QUANTILES)
+        xs, p5, p25, p50, p75, p95 = (tuple(row.figure(name) or 0.0 for row in rows) for name in names)
         if xs:
             bands += [Band(number, xs, p5, p95, run.seed, "wide"), Band(number, xs, p25, p75, run.seed, "narrow")]
             curves.append(Curve(number, xs, p50, run.seed, f"{series[number]}, seed {run.seed}, median"))

@@ -4,11 +4,11 @@ This module knows arithmetic; it does not know tables or drawings.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
-from deepbilevel_lab.report.records import STATUSES, Cell, CellRun, Sweep
+from deepbilevel_lab.records import STATUSES, Cell, CellRun, RunRecord, SweepRecord
 
 METRICS = {
     "test": "Test, last epoch",
@@ -47,7 +47,7 @@ class Spread:
 
 def measure(cell: Cell, metric: str) -> Spread | None:
     """Return a metric over the finished runs that have it."""
-    found = [value for run in cell.runs if run.status == "done" and (value := run.figures.get(metric)) is not None]
+    found = [value for run in cell.runs if run.status == "done" and (value := run.figure(metric)) is not None]
     return Spread.of(found) if found else None
 
 
@@ -84,20 +84,20 @@ def absence(cell: Cell) -> str:
     return "not measured" if statuses == ["done"] else ", ".join(s for s in statuses if s != "done")
 
 
-def lacks_clean_labels(figures: Mapping[str, float | None]) -> bool:
+def lacks_clean_labels(run: CellRun | RunRecord) -> bool:
     """Whether a finished run had no clean labels beside those given: it was evaluated on the given ones only.
 
     Where labels are clean there is nothing else to measure, and nothing is missing.
 
-    >>> lacks_clean_labels({"train": 90.0, "train_clean": None})
+    >>> lacks_clean_labels(CellRun(0, None, "done", None, {"train": 90.0, "train_clean": None}))
     True
     """
-    return figures.get("train") is not None and figures.get("train_clean") is None
+    return run.figure("train") is not None and run.figure("train_clean") is None
 
 
 def is_without(cell: Cell, metric: str) -> bool:
     """Whether a metric does not exist for a cell, to judge by its finished runs; so it is not called missing."""
-    done = [run.figures for run in cell.runs if run.status == "done"]
+    done = [run for run in cell.runs if run.status == "done"]
     return metric == "train_clean" and bool(done) and all(map(lacks_clean_labels, done))
 
 
@@ -118,7 +118,7 @@ def distinct(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def shown_metrics(sweep: Sweep) -> list[str]:
+def shown_metrics(sweep: SweepRecord) -> list[str]:
     """Return the metrics of which the sweep has any number at all, ours or the paper's; the test result always."""
     return [
         metric
@@ -128,7 +128,7 @@ def shown_metrics(sweep: Sweep) -> list[str]:
     ]
 
 
-def parts_of(sweep: Sweep) -> list[tuple[str, list[Cell]]]:
+def parts_of(sweep: SweepRecord) -> list[tuple[str, list[Cell]]]:
     """Split a sweep by its columns; one part if a figure has a column of its own for every point of its axis."""
     columns = {name: [cell for cell in sweep.cells if cell.column == name] for name in columns_of(sweep)}
     if sweep.axis is not None and all(len({cell.x for cell in cells}) < 2 for cells in columns.values()):
@@ -136,6 +136,6 @@ def parts_of(sweep: Sweep) -> list[tuple[str, list[Cell]]]:
     return list(columns.items())
 
 
-def columns_of(sweep: Sweep) -> list[str]:
+def columns_of(sweep: SweepRecord) -> list[str]:
     """Return the columns in their order."""
     return distinct(cell.column for cell in sweep.cells)

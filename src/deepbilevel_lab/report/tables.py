@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from deepbilevel_lab.report.records import Cell, CellRun, RunRecord, Sweep, show_number
+from deepbilevel_lab.records import Cell, CellRun, RunRecord, SweepRecord, show_number
 from deepbilevel_lab.report.summaries import (
     METRICS,
     MINUS,
@@ -72,7 +72,7 @@ class Table:
         return not group or place == 0 or group != self.columns[place - 1].group
 
 
-def results_table(sweep: Sweep) -> Table:
+def results_table(sweep: SweepRecord) -> Table:
     """Return the paper's numbers and ours side by side, a line per cell, a part per column of the paper's table."""
     metrics = shown_metrics(sweep)
     printed = [metric for metric in metrics if any(published(cell, metric) is not None for cell in sweep.cells)]
@@ -90,7 +90,7 @@ def results_table(sweep: Sweep) -> Table:
     return Table(caption, "method", (*columns, Column("", "seeds finished", "words")), parts, tuple(notes))
 
 
-def _row(cell: Cell, sweep: Sweep, metrics: Sequence[str], printed: Sequence[str], notes: list[str]) -> Row:
+def _row(cell: Cell, sweep: SweepRecord, metrics: Sequence[str], printed: Sequence[str], notes: list[str]) -> Row:
     entries: list[Entry] = []
     if sweep.axis:
         entries.append(Entry(NOT_PRINTED if cell.x is None else show_number(cell.x)))
@@ -129,7 +129,7 @@ def _signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", MINUS)
 
 
-def runs_table(sweep: Sweep) -> Table:
+def runs_table(sweep: SweepRecord) -> Table:
     """Return every run of a sweep by its seed, with what went wrong."""
     head = ("column", *((sweep.axis.label,) if sweep.axis else ()), "seed", "run", "status")
     metrics = shown_metrics(sweep)
@@ -183,15 +183,15 @@ def _run_entries(name: str | None, status: str, error: str | None) -> tuple[Entr
 
 
 def _figure(run: CellRun | RunRecord, metric: str) -> Entry:
-    value = run.figures.get(metric)
+    value = run.figure(metric)
     if value is not None:
         return Entry(f"{value:.2f}")
-    if metric == "train_clean" and lacks_clean_labels(run.figures):
+    if metric == "train_clean" and lacks_clean_labels(run):
         return Entry(NOT_PRINTED)
     return Entry("not measured" if run.status == "done" else run.status, look="absent")
 
 
-def results_csv(sweep: Sweep) -> str:
+def results_csv(sweep: SweepRecord) -> str:
     """Return the results as CSV: a line per cell, a column per number, empty only where there is no number."""
     metrics = shown_metrics(sweep)
     head = ["column", "row", sweep.axis.name if sweep.axis else "x", "seeds", "finished", "standing"]

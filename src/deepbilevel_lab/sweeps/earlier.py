@@ -2,14 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
-from deepbilevel_lab.sweeps.sweep import FORMAT, Sweep
+from deepbilevel_lab.records import FormatError, SweepRecord, read_file
+from deepbilevel_lab.sweeps.sweep import Sweep
 
 
 def recorded_seeds(file: Path) -> list[int]:
     """Return the seeds of the record that is there; none where there is none."""
-    return list(_read(file).get("seeds", []))
+    record = _read(file)
+    return [] if record is None else list(record.seeds)
 
 
 def refuse_to_lose(file: Path, sweep: Sweep) -> None:
@@ -18,8 +19,9 @@ def refuse_to_lose(file: Path, sweep: Sweep) -> None:
     Such runs had other settings: other threads or another device, or a version for which the sweep was another one.
     """
     planned = {spec.id for cell in sweep.cells for spec in cell.specs}
-    runs: list[dict[str, Any]] = [run for cell in _read(file).get("cells", []) for run in cell["runs"]]
-    strange = [run["folder"] for run in runs if run["status"] == "done" and run["id"] not in planned]
+    record = _read(file)
+    runs = [] if record is None else [run for cell in record.cells for run in cell.runs]
+    strange = [run.folder or run.id for run in runs if run.status == "done" and run.id not in planned]
     if strange:
         raise ValueError(
             f"{file} has {len(strange)} finished run(s) with other settings, such as {strange[0]}, and would lose them;"
@@ -27,9 +29,10 @@ def refuse_to_lose(file: Path, sweep: Sweep) -> None:
         )
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> SweepRecord | None:
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}  # none, or a damaged one: it is written anew from the records of runs
-    return record if isinstance(record, dict) and record.get("format") == FORMAT else {}
+        return read_file(SweepRecord, file)
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, FormatError):
+        return None  # none, or a damaged one: it is written anew from the records of runs
+    except ValueError as error:
+        raise ValueError(f"{file} is not what this version writes: {error}; move it away (runs stay)") from error

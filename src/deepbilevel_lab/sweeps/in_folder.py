@@ -6,6 +6,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+from deepbilevel_lab.records import RunRecord
 from deepbilevel_lab.sweeps.tied_command import End
 from deepbilevel_lab.sweeps.trials import Job, News, Trial
 from deepbilevel_lab.training.folder import RunFolder
@@ -32,13 +33,13 @@ class InFolder(ABC):
         options = ["--out", out, "--data-dir", data_dir, "--workers", workers, "--save-seconds", save_seconds]
         self._options = [*map(str, options), "--resume" if resume else "--no-resume"]
 
-    def find_finished(self, spec: RunSpec) -> dict[str, Any] | None:
+    def find_finished(self, spec: RunSpec) -> RunRecord | None:
         """Return the record of a run that is finished and need not be run again."""
         folder = RunFolder.of(spec, self.out)
         with suppress(ValueError, OSError):  # damaged, or out of reach: the run itself will say so
             return folder.read_record() if self._resume and folder.finished() else None
 
-    def find_record(self, spec: RunSpec) -> dict[str, Any] | None:
+    def find_record(self, spec: RunSpec) -> RunRecord | None:
         """Return the record of a run as it stands."""
         with suppress(ValueError, OSError):
             return RunFolder.of(spec, self.out).read_record()

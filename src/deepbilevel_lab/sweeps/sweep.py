@@ -1,27 +1,23 @@
 """A sweep as a value: named cells of a table or a figure, each with a run per seed; and the record of what came of it.
 
-The record is what reports read. It holds status and figures of every run and says of runs that are not there that they
-are not. This module does not know why these runs belong together, where they run, or what is printed.
+What a record holds is said in :mod:`deepbilevel_lab.records`. This module does not know why these runs belong
+together, where they run, or what is printed.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal
 
+from deepbilevel_lab import records
+from deepbilevel_lab.records import FIGURES, Axis, CellRun, MeanFigure, Published, RunRecord, SweepRecord, to_text
 from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.specs import spec_id, to_plain
 from deepbilevel_lab.sweeps.trials import Outcome, Trial, Watcher
-from deepbilevel_lab.training.comparison import Figure
 from deepbilevel_lab.training.record import environment
 from deepbilevel_lab.training.spec import RunSpec
-
-FORMAT = 1
-FIGURES = ("test", "best", "train", "train_clean", "gap", "seconds")
-"""``test`` and the training figures are those of the last epoch; ``best`` was chosen by looking at it."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Cell:
         column: what it is tried on.
         specs: one run per seed.
         x: the varied quantity, in a figure.
-        published: figures somebody else printed for it, with a ``note`` if there is something to say about them.
+        published: figures somebody else printed for it.
         settings: what makes this cell differ from the others, for people.
         before: runs that must be finished before those of this cell.
     """
@@ -42,7 +38,7 @@ class Cell:
     column: str
     specs: Sequence[RunSpec]
     x: float | None = None
-    published: Mapping[str, Any] | None = None
+    published: Published | None = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     before: Sequence[RunSpec] = ()
 
@@ -56,7 +52,7 @@ class Sweep:
         about: where it comes from, in a sentence or two.
         scale: how large, if there is a choice.
         reduced: how it is smaller than what was published.
-        axis: ``name`` and ``unit`` of the varied quantity; None is a table.
+        axis: the varied quantity; None is a table.
         base: what all runs have in common, if anything.
     """
 
@@ -68,7 +64,7 @@ class Sweep:
     seeds: Sequence[int]
     scale: str | None = None
     reduced: str | None = None
-    axis: Mapping[str, str] | None = None
+    axis: Axis | None = None
     base: RunSpec | None = None
 
     @property
@@ -102,75 +98,62 @@ class Sweep:
         return out / f"sweep-{self.name}.{ending}"
 
 
-def make_sweep_record(sweep: Sweep, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def make_sweep_record(sweep: Sweep, outcomes: Sequence[Outcome]) -> SweepRecord:
     """Return everything there is to say about a sweep, as it stands; runs without an outcome are missing."""
     by_id = {outcome.trial.id: outcome for outcome in outcomes}
-    cells: list[dict[str, Any]] = []
+    cells: list[records.Cell] = []
     for cell in sweep.cells:
-        runs = [_run(by_id.get(spec.id), spec) for spec in cell.specs]
+        runs = tuple(_run(by_id.get(spec.id), spec) for spec in cell.specs)
         cells.append(
-            {
-                "row": cell.row,
-                "column": cell.column,
-                "x": cell.x,
-                "settings": dict(cell.settings),
-                "published": None if cell.published is None else dict(cell.published),
-                "runs": runs,
-                "summary": _summarize([run["figures"] for run in runs if run["status"] == "done"]),
-            }
+            records.Cell(
+                row=cell.row,
+                column=cell.column,
+                x=cell.x,
+                published=cell.published,
+                runs=runs,
+                settings=cell.settings,
+                summary=_summarize([run.figures or {} for run in runs if run.status == "done"]),
+            )
         )
-    metrics = {outcome.record["metric"] for outcome in outcomes if outcome.record is not None}
-    return {
-        "format": FORMAT,
-        "kind": sweep.kind,
-        "id": sweep.id,
-        "name": sweep.name,
-        "title": sweep.title,
-        "about": sweep.about,
-        "scale": sweep.scale,
-        "reduced": sweep.reduced,
-        "axis": None if sweep.axis is None else dict(sweep.axis),
-        "updated": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "base": None if sweep.base is None else to_plain(sweep.base),
-        "seeds": list(sweep.seeds),
-        "metric": min(metrics, default=None),
-        "cells": cells,
-        "environment": environment(),
-    }
+    metrics = {outcome.record.metric for outcome in outcomes if outcome.record is not None}
+    return SweepRecord(
+        kind=sweep.kind,
+        id=sweep.id,
+        name=sweep.name,
+        title=sweep.title,
+        about=sweep.about,
+        scale=sweep.scale,
+        reduced=sweep.reduced,
+        axis=sweep.axis,
+        updated=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        base=None if sweep.base is None else to_plain(sweep.base),
+        seeds=tuple(sweep.seeds),
+        metric=min(metrics, default=None),
+        cells=tuple(cells),
+        environment=environment(),
+    )
 
 
-def _run(outcome: Outcome | None, spec: RunSpec) -> dict[str, Any]:
+def _run(outcome: Outcome | None, spec: RunSpec) -> CellRun:
     record = None if outcome is None else outcome.record
-    return {
-        "seed": spec.seed,
-        "id": spec.id,
-        "folder": f"{(record or {}).get('name', spec.name)}-{spec.id}",  # named by who began it
-        "status": "missing" if outcome is None or outcome.status == "waiting" else outcome.status,
-        "error": None if outcome is None else outcome.error,
-        "figures": None if record is None else _figures(record),
-        "images_seen": None if record is None else record["steps"] * spec.group.size,
-    }
+    return CellRun(
+        seed=spec.seed,
+        id=spec.id,
+        status="missing" if outcome is None or outcome.status == "waiting" else outcome.status,
+        error=None if outcome is None else outcome.error,
+        figures=None if record is None else record.figures,
+        folder=f"{spec.name if record is None else record.name}-{spec.id}",  # named by who began it
+        images_seen=None if record is None or record.steps is None else record.steps * spec.group.size,
+    )
 
 
-def _figures(record: Mapping[str, Any]) -> dict[str, float | None]:
-    final = record["final"]
-    return {
-        "test": final["test"],
-        "best": record["best"]["test"],
-        "train": final["train"],
-        "train_clean": final.get("train_clean"),
-        "gap": final["gap"],
-        "seconds": record["seconds"]["wall"],
-    }
-
-
-def _summarize(runs: Sequence[Mapping[str, float | None]]) -> dict[str, dict[str, float | None] | None]:
+def _summarize(runs: Sequence[Mapping[str, float | None]]) -> dict[str, MeanFigure | None]:
     """Return mean and standard deviation of every figure over finished runs, None where there is none."""
-    summary: dict[str, dict[str, float | None] | None] = {}
+    summary: dict[str, MeanFigure | None] = {}
     for name in FIGURES:
-        values = [value for run in runs if (value := run[name]) is not None]
+        values = [value for run in runs if (value := run.get(name)) is not None]
         spread = stdev(values) if len(values) > 1 else None
-        summary[name] = asdict(Figure(mean(values), spread)) if values else None
+        summary[name] = MeanFigure(mean(values), spread) if values else None
     return summary
 
 
@@ -183,7 +166,7 @@ class Recorder(Watcher):
         find_record: returns the record of a run, for cells that are not run today; those of finished runs count.
 
     Attributes:
-        record: as it was last written.
+        record: as it was last written; all runs are missing before.
     """
 
     def __init__(
@@ -191,18 +174,18 @@ class Recorder(Watcher):
         sweep: Sweep,
         out: Path,
         *,
-        find_record: Callable[[RunSpec], dict[str, Any] | None] = lambda spec: None,
+        find_record: Callable[[RunSpec], RunRecord | None] = lambda spec: None,
     ) -> None:
         self._sweep = sweep
         self._find_record = find_record
         self.path = sweep.file(out, "json")
-        self.record: dict[str, Any] = {}
+        self.record = make_sweep_record(sweep, [])
 
     def changed(self, outcomes: Sequence[Outcome]) -> None:
         """See :class:`Watcher`."""
         self.record = make_sweep_record(self._sweep, [*self._finished_otherwise(), *outcomes])
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(self.path, json.dumps(self.record, indent=1) + "\n")
+        write_text(self.path, to_text(self.record))
 
     def _finished_otherwise(self) -> list[Outcome]:
         """Return what was finished before today, or since then by another process that runs another part."""
@@ -210,5 +193,5 @@ class Recorder(Watcher):
             Outcome(Trial(cell.row, spec), "done", record)
             for cell in self._sweep.cells
             for spec in cell.specs
-            if (record := self._find_record(spec)) is not None and record.get("status") == "done"
+            if (record := self._find_record(spec)) is not None and record.status == "done"
         ]

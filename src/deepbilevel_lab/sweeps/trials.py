@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from typing import Any, Literal, Protocol
 
+from deepbilevel_lab.records import RunRecord, to_json
 from deepbilevel_lab.training.interruption import Interruption
 from deepbilevel_lab.training.other_runs import needs
 from deepbilevel_lab.training.spec import RunSpec
@@ -41,7 +42,7 @@ class Outcome:
 
     trial: Trial
     status: Status = "waiting"
-    record: dict[str, Any] | None = None
+    record: RunRecord | None = None
     error: str | None = None
     retries: int = 0
 
@@ -82,11 +83,11 @@ class Job(Protocol):
 class Executor(Protocol):
     """A place where trials run. It tells their news through the queue, the ending last and always."""
 
-    def find_finished(self, spec: RunSpec) -> dict[str, Any] | None:
+    def find_finished(self, spec: RunSpec) -> RunRecord | None:
         """Return the record of a run that is finished and need not be run again."""
         ...
 
-    def find_record(self, spec: RunSpec) -> dict[str, Any] | None:
+    def find_record(self, spec: RunSpec) -> RunRecord | None:
         """Return the record of a run as it stands, or None if there is none."""
         ...
 
@@ -125,7 +126,7 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
     for outcome in outcomes.values():
         if (record := executor.find_finished(outcome.trial.spec)) is not None:
             outcome.status, outcome.record = "done", record
-            results = {name: record[name] for name in ("final", "best")}
+            results = {"final": to_json(record.final), "best": to_json(record.best)}
             folder = executor.place_of(outcome.trial.spec)
             watcher.heard(News(outcome.trial, {"event": "done", "folder": folder, **results}, ending="done"))
     waiting = [outcome for outcome in outcomes.values() if outcome.status == "waiting"]

@@ -5,13 +5,14 @@ This module reads records; it does not know what is printed.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, cast
 
 from deepbilevel.checks import choose
+from deepbilevel_lab.records import MeanFigure, PlainSpec, RunRecord
 from deepbilevel_lab.training.earlier_specs import upgraded_to_compare
 from deepbilevel_lab.training.folder import RunFolder, find_runs
 
@@ -26,54 +27,38 @@ class RunEntry:
 
     Attributes:
         status: done, running, interrupted, failed; ``stopped`` if its process is gone; ``damaged`` with an ``error``.
-        record: what :class:`RunFolder` reads; empty if it is damaged.
+        found: what :class:`RunFolder` reads, with its spec in today's form; None if it is damaged.
         changed: when the record was last written.
     """
 
     folder: RunFolder
     status: str
-    record: dict[str, Any]
+    found: RunRecord | None
     changed: datetime
     error: str | None = None
 
     @property
     def id(self) -> str:
         """The id of the run; the end of the folder's name if the record does not tell it."""
-        return self.record.get("id") or self.folder.path.name.partition(_SET_ASIDE)[0].rpartition("-")[2]
+        name = self.folder.path.name.partition(_SET_ASIDE)[0]
+        return self.found.id if self.found is not None else name.rpartition("-")[2]
 
     @property
     def name(self) -> str:
         """The name of the run, or of the folder."""
         moved = self.folder.path.name.partition(_SET_ASIDE)
-        return self.record.get("name", moved[0]) + (f" (old-{moved[2]})" if moved[1] else "")
+        return (moved[0] if self.found is None else self.found.name) + (f" (old-{moved[2]})" if moved[1] else "")
+
+    @property
+    def record(self) -> RunRecord:
+        """The record of an entry that is not damaged."""
+        assert self.found is not None, self.error
+        return self.found
 
     @property
     def epochs_done(self) -> int:
         """How many epochs are in the history."""
-        return self.record["history"][-1]["epoch"] if self.record["history"] else 0
-
-    def figures(self) -> dict[str, float | None]:
-        """Return what was measured, by the names in ``FIGURES``; None where there is nothing yet."""
-        final, best = self.record["final"] or {}, self.record["best"] or {}
-        seconds = self.record["seconds"]["wall"]
-        return {
-            "train": final.get("train"),
-            "test": final.get("test"),
-            "best": best.get("test"),
-            "gap": final.get("gap"),
-            "seconds": seconds,
-        }
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A mean over seeds and its standard deviation, None for one seed."""
-
-    mean: float
-    spread: float | None
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f}" + ("" if self.spread is None else f" ± {self.spread:.2f}")
+        return self.record.history[-1].epoch if self.record.history else 0
 
 
 @dataclass(frozen=True)
@@ -82,7 +67,7 @@ class Summary:
 
     settings: dict[str, Any]
     seeds: list[int]
-    figures: dict[str, Figure]
+    figures: dict[str, MeanFigure]
 
 
 def read_entry(folder: RunFolder) -> RunEntry:
@@ -95,17 +80,12 @@ def read_entry(folder: RunFolder) -> RunEntry:
         record = folder.read_record()
         if record is None:
             raise FileNotFoundError(f"{folder.record_file} does not exist; is {folder.path} the folder of a run?")
-        record["spec"] = upgraded_to_compare(record["spec"])
-        entry = RunEntry(folder, record["status"], record, changed, record["error"])
-        _ = entry.figures(), entry.epochs_done, flatten(record["spec"])["epochs"], record["images"], record["name"]
+        record = replace(record, spec=upgraded_to_compare(record.spec))
     except (ValueError, OSError) as error:
-        return RunEntry(folder, "damaged", {}, changed, str(error))
-    except (LookupError, TypeError, AttributeError) as error:
-        problem = f"{folder.record_file} is damaged: {type(error).__name__} {error}; put back a copy of it"
-        return RunEntry(folder, "damaged", {}, changed, problem)
-    if entry.status == "running" and not folder.in_use():
+        return RunEntry(folder, "damaged", None, changed, str(error))
+    if record.status == "running" and not folder.in_use():
         return RunEntry(folder, "stopped", record, changed)
-    return entry
+    return RunEntry(folder, record.status, record, changed, record.error)
 
 
 def read_entries(out: Path) -> list[RunEntry]:
@@ -134,7 +114,7 @@ def is_set_aside(entry: RunEntry) -> bool:
     return _SET_ASIDE in entry.folder.path.name
 
 
-def flatten(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(plain: PlainSpec, prefix: str = "") -> dict[str, Any]:
     """Return nested settings under dotted keys.
 
     >>> flatten({"data": {"name": "digits"}, "seed": 0})
@@ -154,7 +134,7 @@ def differing_settings(entries: Sequence[RunEntry]) -> list[str]:
 
     Where runs differ in the kind of something, what only one of the kinds has follows from it and is left out.
     """
-    flat = [flatten(entry.record["spec"]) for entry in entries]
+    flat = [flatten(entry.record.spec) for entry in entries]
     keys = dict.fromkeys(key for each in flat for key in each)
     kinds = {key.removesuffix("kind") for key in keys if key.endswith(".kind") and len(_values(flat, key)) > 1}
     return [
@@ -170,22 +150,22 @@ def summarize_seeds(entries: Sequence[RunEntry]) -> list[Summary]:
     groups: dict[str, list[RunEntry]] = {}
     for entry in entries:
         if entry.status == "done":
-            rest = {key: value for key, value in entry.record["spec"].items() if key != "seed"}
-            groups.setdefault(json.dumps(rest, sort_keys=True), []).append(entry)
+            groups.setdefault(entry.record.settings, []).append(entry)
     keys = [key for key in differing_settings(entries) if key != "seed"]
     summaries: list[Summary] = []
     for group in groups.values():
         # The same run may be given twice, or lie in two folders; it is one measurement.
-        own = sorted({entry.id: entry for entry in group}.values(), key=lambda entry: entry.record["spec"]["seed"])
-        flat = flatten(own[0].record["spec"])
-        figures = {name: _figure([cast(float, entry.figures()[name]) for entry in own]) for name in FIGURES}
-        seeds = [entry.record["spec"]["seed"] for entry in own]
+        own = sorted({entry.id: entry for entry in group}.values(), key=lambda entry: entry.record.seed)
+        flat = flatten(own[0].record.spec)
+        figures = {name: _figure([entry.record.figures[name] for entry in own]) for name in FIGURES}
+        seeds = [entry.record.seed for entry in own]
         summaries.append(Summary({key: flat.get(key) for key in keys}, seeds, figures))
     return summaries
 
 
-def _figure(values: Sequence[float]) -> Figure:
-    return Figure(mean(values), stdev(values) if len(values) > 1 else None)
+def _figure(measured: Sequence[float | None]) -> MeanFigure:
+    values = [value for value in measured if value is not None]
+    return MeanFigure(mean(values) if values else None, stdev(values) if len(values) > 1 else None)
 
 
 def _values(flat: Sequence[Mapping[str, Any]], key: str) -> set[str]:

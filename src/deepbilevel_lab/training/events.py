@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepbilevel_lab.training.loop import Row
+from deepbilevel_lab.records import Row, to_json
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
@@ -31,9 +31,9 @@ class Events:
         """Write one epoch."""
         if self._writer is None:
             return
-        for name, value in row.items():
+        for name, value in to_json(row).items():
             if name != "epoch":
-                self._writer.add_scalar(name, value, row["epoch"])
+                self._writer.add_scalar(name, value, row.epoch)
         self._writer.flush()
 
     def close(self) -> None:

@@ -1,16 +1,14 @@
 """The folder of a run: what lies where in it, who may write to it, and how it is read again."""
 
-import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from deepbilevel_lab.records import FormatError, RunRecord, read_file, to_text
 from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.training.spec import RunSpec
 
-RECORD_FORMAT = 1
 _PATIENCE_SECONDS = 0.3  # somebody may be looking whether the lock is free
 
 
@@ -77,25 +75,25 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the run is over and its results are all there."""
         record = self.read_record()
-        return record is not None and record.get("status") == "done" and self.model_file.is_file()
+        return record is not None and record.status == "done" and self.model_file.is_file()
 
-    def read_record(self) -> dict[str, Any] | None:
+    def read_record(self) -> RunRecord | None:
         """Return the record, or None if there is none yet."""
         try:
-            record = json.loads(self.record_file.read_text(encoding="utf-8"))
+            return read_file(RunRecord, self.record_file)
         except FileNotFoundError:
             return None
+        except FormatError as error:
+            raise FormatError(f"{self.record_file}: {error}") from error
         except ValueError as error:
             raise ValueError(
-                f"{self.record_file} is damaged: {error}; remove it and run the same command again"
+                f"{self.record_file} is damaged: {error}; put back a copy of it, or remove it and run the same "
+                "command again"
             ) from error
-        if not isinstance(record, dict) or record.get("format") != RECORD_FORMAT:
-            raise ValueError(f"{self.record_file} is no record of format {RECORD_FORMAT}")
-        return record
 
-    def write_record(self, record: dict[str, Any]) -> None:
+    def write_record(self, record: RunRecord) -> None:
         """Replace the record."""
-        write_text(self.record_file, json.dumps(record, indent=1) + "\n")
+        write_text(self.record_file, to_text(record))
 
     def in_use(self) -> bool:
         """Whether a process is training here."""
@@ -131,10 +129,10 @@ class RunFolder:
     def _process(self) -> int | None:
         """Return who writes here, as far as the record says so."""
         try:
-            record = self.read_record() or {}
+            record = self.read_record()
         except (ValueError, OSError):
             return None
-        return record["process"] if record.get("status") == "running" else None
+        return record.process if record is not None and record.status == "running" else None
 
     def move_aside(self) -> Path | None:
         """Rename the folder, so that a new run can begin; nothing is deleted. Returns where it is now."""

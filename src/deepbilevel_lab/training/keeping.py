@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from deepbilevel_lab.records import RunRecord, Status
 from deepbilevel_lab.replacement import remove_leftovers, write_text
 from deepbilevel_lab.specs import to_plain
 from deepbilevel_lab.training.checkpoints import Checkpoints
@@ -45,12 +46,12 @@ class NoKeeper:
     def add_epoch(self, loop: TrainingLoop) -> None:
         """Write what the epoch has brought."""
 
-    def note_end(self, loop: TrainingLoop, status: str, error: str | None = None) -> None:
+    def note_end(self, loop: TrainingLoop, status: Status, error: str | None = None) -> None:
         """Note how a run ended that did not finish; on a full disk even this may fail, and is left out."""
 
-    def finish(self, loop: TrainingLoop) -> dict[str, Any]:
+    def finish(self, loop: TrainingLoop) -> RunRecord:
         """Write the network, its card and the record, and return the record."""
-        return {}
+        raise NotImplementedError("only the process that keeps is asked for it")
 
     def close(self) -> None:
         """Finish open files."""
@@ -96,7 +97,7 @@ class Keeper(NoKeeper):
 
     def keep_steps(self, loop: TrainingLoop) -> None:
         """Write a file for the epoch."""
-        write_steps(self._folder.steps, loop.history[-1]["epoch"], loop.finished_steps)
+        write_steps(self._folder.steps, loop.history[-1].epoch, loop.finished_steps)
 
     def add_epoch(self, loop: TrainingLoop) -> None:
         """Write its metrics."""
@@ -104,12 +105,12 @@ class Keeper(NoKeeper):
         assert self._events is not None
         self._events.add(loop.history[-1])
 
-    def note_end(self, loop: TrainingLoop, status: str, error: str | None = None) -> None:
+    def note_end(self, loop: TrainingLoop, status: Status, error: str | None = None) -> None:
         """Write the record, if the disk lets us."""
         with contextlib.suppress(OSError):
             self._record(loop, status, error)
 
-    def finish(self, loop: TrainingLoop) -> dict[str, Any]:
+    def finish(self, loop: TrainingLoop) -> RunRecord:
         """Write the record last: it says that all is there."""
         parts = loop.parts
         save_model(self._folder.model_file, parts.model, parts.train.data.class_names, parts.spec)
@@ -123,5 +124,5 @@ class Keeper(NoKeeper):
         if self._events is not None:
             self._events.close()
 
-    def _record(self, loop: TrainingLoop, status: str, error: str | None = None) -> None:
+    def _record(self, loop: TrainingLoop, status: Status, error: str | None = None) -> None:
         self._folder.write_record(make_record(loop, status, self._data_dir, error=error))

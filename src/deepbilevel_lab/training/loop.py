@@ -6,20 +6,20 @@ two yields; at each of them the state is complete. It writes no file and knows n
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from deepbilevel_lab.records import Row, to_json
 from deepbilevel_lab.training.build import Parts
 from deepbilevel_lab.training.evaluation import make_metric, predict
 from deepbilevel_lab.training.feeding import Batch, Feed
 from deepbilevel_lab.training.step_log import StepLog
 from deepbilevel_lab.training.streams import restore_streams, save_streams
 
-Row = dict[str, Any]
 _SHOWN_IMAGES = 8
 
 
@@ -96,14 +96,13 @@ class TrainingLoop:
         while self.epoch < spec.epochs:
             yield from self._train()
             lr = self.parts.optimizer.param_groups[0]["lr"]  # of the last step
-            row: Row = {"epoch": self.epoch + 1, "lr": float(lr), **self.steps.summary()}
+            scores: dict[str, float] = {}
             if (self.epoch + 1) % spec.evaluate_every == 0 or self.epoch + 1 == spec.epochs:
-                scores: dict[str, float] = {}
                 yield from self._evaluate("train", self.parts.rated, 1, scores)
                 yield from self._evaluate("test", self.parts.test, spec.data.test_crops, scores)
                 scores["gap"] = scores["train"] - scores["test"]
-                row.update(scores)
-            self.history.append(row)
+            row = Row(epoch=self.epoch + 1, lr=float(lr), **self.steps.summary())
+            self.history.append(replace(row, **scores))
             self.finished_steps = self.steps.columns()
             done = self._progress("epoch", self.group, self.group)
             # Before the yield: a state saved there must begin with the next epoch.
@@ -220,7 +219,7 @@ class TrainingLoop:
             "method": parts.method.state_dict(),
             "sampler": self._sampler_state,
             "random": save_streams(),
-            "history": self.history,
+            "history": to_json(self.history),
             "steps": self.steps.state_dict(),
             "zeroed_in_a_row": self._zeroed_in_a_row,
             "clock": self.clock.totals(),
@@ -251,7 +250,7 @@ class TrainingLoop:
         parts.groups.load_state_dict(state["sampler"])  # refuses other labels than the run began with
         self._sampler_state = state["sampler"]
         self.epoch, self.group = state["epoch"], state["group"]
-        self.history = list(state["history"])
+        self.history = [Row(**row) for row in state["history"]]
         self.steps.load_state_dict(state["steps"])
         self._zeroed_in_a_row = state["zeroed_in_a_row"]
         self.clock = Clock(**state["clock"])

@@ -1,28 +1,29 @@
 """The card of a trained network: what it was trained on, how, and how good it is, for people who find the file."""
 
-from typing import Any
-
+from deepbilevel_lab.records import RunRecord, show_figure
 from deepbilevel_lab.specs import to_plain
 from deepbilevel_lab.training.build import Parts
 
 
-def write_card(parts: Parts, record: dict[str, Any]) -> str:
+def write_card(parts: Parts, record: RunRecord) -> str:
     """Return the card as Markdown."""
     spec, data = parts.spec, parts.train.data
-    final, best = record["final"], record["best"]
-    metric = "mean average precision" if record["metric"] == "mAP" else "accuracy"
+    final, best = record.final, record.best
+    if final is None or best is None:
+        raise ValueError("a run is evaluated after its last epoch; without that there is nothing to put on its card")
+    metric = "mean average precision" if record.metric == "mAP" else "accuracy"
     rows = [
         ("training images, labels as given", "train"),
         ("training images, clean labels", "train_clean"),
         ("test images", "test"),
         ("gap between training and test", "gap"),
     ]
-    table = [f"| {label} | {final[key]:.2f} % | {best[key]:.2f} % |" for label, key in rows if key in final]
+    table = [_line(label, final.figure(key), best.figure(key)) for label, key in rows if final.figure(key) is not None]
     known = "" if data.clean_labels is None else _wrong_labels(parts)
     method = ", ".join(f"{name} {value}" for name, value in to_plain(spec.method).items() if name != "kind")
     loss = "binary cross-entropy" if data.multi_label else f"loss `{spec.loss.kind}`"
     mixing = "" if spec.mixing is None else f", {spec.mixing.kind} with alpha {spec.mixing.alpha}"
-    version = record["environment"]["packages"]["deepbilevel"]
+    version = record.environment.packages["deepbilevel"]
     return "\n".join(
         [
             "---",
@@ -31,7 +32,7 @@ def write_card(parts: Parts, record: dict[str, Any]) -> str:
             "---",
             f"# {spec.name}",
             "",
-            f"{spec.network.name} with {record['parameters']:,} parameters, trained by deepbilevel {version}; "
+            f"{spec.network.name} with {record.parameters:,} parameters, trained by deepbilevel {version}; "
             f"run `{spec.id}`.",
             "",
             "## Trained on",
@@ -54,7 +55,7 @@ def write_card(parts: Parts, record: dict[str, Any]) -> str:
             "",
             f"## How good ({metric})",
             "",
-            f"| | last epoch | epoch {best['epoch']}, the best on the test images |",
+            f"| | last epoch | epoch {best.epoch}, the best on the test images |",
             "|---|---|---|",
             *table,
             "",
@@ -72,6 +73,10 @@ def write_card(parts: Parts, record: dict[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _line(label: str, last: float | None, best: float | None) -> str:
+    return f"| {label} | {show_figure(last)} % | {show_figure(best)} % |"
 
 
 def _wrong_labels(parts: Parts) -> str:

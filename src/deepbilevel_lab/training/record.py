@@ -1,4 +1,4 @@
-"""The record of a run: what it was, on what it ran, and everything measured."""
+"""Making the record of a run that is under way or over; what it holds is said in :mod:`deepbilevel_lab.records`."""
 
 import os
 import platform
@@ -8,63 +8,61 @@ from datetime import datetime, timezone
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from deepbilevel_lab.records import Environment, Images, Row, RunRecord, Seconds, Status
 from deepbilevel_lab.specs import to_plain
-from deepbilevel_lab.training.folder import RECORD_FORMAT
-from deepbilevel_lab.training.loop import Row, TrainingLoop
+from deepbilevel_lab.training.loop import TrainingLoop
 
 _PACKAGES = ("deepbilevel", "torch", "numpy", "safetensors", "pillow", "scikit-learn")
 
 
-def make_record(loop: TrainingLoop, status: str, data_dir: Path, *, error: str | None = None) -> dict[str, Any]:
-    """Return the record as it stands; ``status`` is running, interrupted, failed or done."""
+def make_record(loop: TrainingLoop, status: Status, data_dir: Path, *, error: str | None = None) -> RunRecord:
+    """Return the record as it stands."""
     spec, parts = loop.parts.spec, loop.parts
     seconds = loop.clock.totals()
     steps = loop.epoch * parts.groups.num_groups + loop.group
-    evaluated = [row for row in loop.history if "test" in row]
-    return {
-        "format": RECORD_FORMAT,
-        "id": spec.id,
-        "name": spec.name,
-        "status": status,
-        "error": error,
-        "process": os.getpid(),
-        "processes": parts.processes.size,
-        "updated": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "spec": to_plain(spec),
-        "metric": "mAP" if parts.train.data.multi_label else "accuracy",
-        "final": evaluated[-1] if evaluated else None,
-        "best": best_row(evaluated),
-        "history": loop.history,
-        "images": {"train": len(parts.train.data), "test": len(parts.test.data)},
-        "parameters": sum(parameter.numel() for parameter in parts.model.parameters()),
-        "steps": steps,
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "samples_per_second": round(steps * spec.group.size / seconds["training"], 1) if seconds["training"] else None,
-        "data_dir": str(data_dir.resolve()),
-        "environment": environment(),
-    }
+    evaluated = [row for row in loop.history if row.test is not None]
+    return RunRecord(
+        id=spec.id,
+        name=spec.name,
+        status=status,
+        error=error,
+        process=os.getpid(),
+        processes=parts.processes.size,
+        updated=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        spec=to_plain(spec),
+        metric="mAP" if parts.train.data.multi_label else "accuracy",
+        final=evaluated[-1] if evaluated else None,
+        best=_best_row(evaluated),
+        history=tuple(loop.history),
+        images=Images(train=len(parts.train.data), test=len(parts.test.data)),
+        parameters=sum(parameter.numel() for parameter in parts.model.parameters()),
+        steps=steps,
+        seconds=Seconds(**{name: round(value, 3) for name, value in seconds.items()}),
+        samples_per_second=round(steps * spec.group.size / seconds["training"], 1) if seconds["training"] else None,
+        data_dir=str(data_dir.resolve()),
+        environment=environment(),
+    )
 
 
-def best_row(history: list[Row]) -> Row | None:
-    """Return the epoch with the best test result, the first of equals. To be told beside the last, never instead."""
-    return max(history, key=lambda row: row["test"], default=None)
+def _best_row(evaluated: list[Row]) -> Row | None:
+    """Return the epoch with the best test result, the first of equals."""
+    return max(evaluated, key=lambda row: row.test or 0.0, default=None)
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Environment:
     """Return what the run runs on: versions, commit and hardware."""
-    return {
-        "python": platform.python_version(),
-        "packages": {name: version for name in _PACKAGES if (version := _version(name)) is not None},
-        "commit": _commit(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "devices": [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())],
-    }
+    return Environment(
+        python=platform.python_version(),
+        packages={name: version for name in _PACKAGES if (version := _version(name)) is not None},
+        commit=_commit(),
+        system=f"{platform.system()} {platform.machine()}",
+        processor=_processor(),
+        cores=os.cpu_count(),
+        devices=tuple(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())),
+    )
 
 
 def _version(package: str) -> str | None:

@@ -4,14 +4,14 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from deepbilevel_lab.processes import find_processes
+from deepbilevel_lab.records import Row, RunRecord
 from deepbilevel_lab.training.build import Parts, build
 from deepbilevel_lab.training.folder import RunFolder
 from deepbilevel_lab.training.interruption import Interrupted, Interruption
 from deepbilevel_lab.training.keeping import Keeper, NoKeeper
-from deepbilevel_lab.training.loop import DivergedError, Progress, Row, TrainingLoop
+from deepbilevel_lab.training.loop import DivergedError, Progress, TrainingLoop
 from deepbilevel_lab.training.other_runs import RunsBeside
 from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_lab.training.spreading import check_spread
@@ -44,7 +44,7 @@ def train(
     save_seconds: float = SAVE_SECONDS,
     resume: bool = True,
     listener: Listener | None = None,
-) -> dict[str, Any]:
+) -> RunRecord:
     """Train, or go on where the last process stopped, and return the record.
 
     Where ``torch.distributed`` is initialised, all its processes must call this alike, and share the run.
@@ -70,7 +70,7 @@ def train(
     listener = listener if listener is not None and processes.is_first else Listener()
     folder = RunFolder.of(spec, out)
 
-    def look() -> dict[str, Any] | None:
+    def look() -> RunRecord | None:
         if not resume and (old := folder.move_aside()) is not None:
             listener.message(f"what was there is now in {old}")
         return _finished(folder, listener)
@@ -83,7 +83,7 @@ def train(
             parts = build(spec, data_dir, workers=workers, runs=RunsBeside(out, data_dir))
         keeper = NoKeeper()
 
-        def open_folder() -> dict[str, Any] | None:
+        def open_folder() -> RunRecord | None:
             nonlocal keeper
             stack.enter_context(folder.locked())
             if (record := _finished(folder, listener)) is not None:  # by another process, while this one was built
@@ -96,7 +96,7 @@ def train(
         return _Run(parts, folder, keeper, save_seconds, listener).drive(interruption)
 
 
-def _finished(folder: RunFolder, listener: Listener) -> dict[str, Any] | None:
+def _finished(folder: RunFolder, listener: Listener) -> RunRecord | None:
     if not folder.finished():
         return None
     listener.message(f"{folder.path} is finished; nothing to do")
@@ -129,7 +129,7 @@ class _Run:
                 self._loop.load_state_dict(state)
             listener.message(f"going on at epoch {self._loop.epoch + 1}, step {step}")
 
-    def drive(self, interruption: Interruption) -> dict[str, Any]:
+    def drive(self, interruption: Interruption) -> RunRecord:
         loop, keeper = self._loop, self._keeper
         self._processes.ask_first(lambda: keeper.begin(loop))
         self._listener.started(loop, self._folder)

@@ -51,8 +51,11 @@ class StepLog:
         """Go on after these rows."""
         self._rows = {name: [rows] for name, rows in state.items()}
 
-    def summary(self) -> dict[str, float | int]:
-        """Return the mean loss, how weights were distributed, and how many steps and mini-batches were of no use."""
+    def summary(self) -> dict[str, Any]:
+        """Return what a row of the history tells of steps, by the names of its fields.
+
+        That is the mean loss, how weights were distributed, and how many steps and mini-batches were of no use.
+        """
         columns = self.columns()
         weights, losses = columns["weights"], columns["losses"]
         learned = columns["shared"] > 0 if "shared" in columns else (weights != 0).flatten(1).any(dim=1)
