@@ -11,7 +11,7 @@ from deepbilevel_lab.sweeps.trials import News, Outcome, Trial
 from tests.cli.trained import make_spec
 
 ROW = {"event": "epoch", "loss": 2.0, "negative_share": 0.1, "test": 50.0, "skipped_batches": 0}
-DONE = {"event": "done", "folder": "runs/x", "final": {"test": 50.0}, "best": {"test": 60.0}}
+DONE = {"event": "done", "folder": "runs/x", "final": {"epoch": 4, "test": 50.0}, "best": {"epoch": 2, "test": 60.0}}
 
 
 def make_outcomes(*statuses, epochs=4):
@@ -112,3 +112,10 @@ def test_the_exit_code_tells_the_worst_that_happened(statuses, code, capsys):
     errors = capsys.readouterr().err
     assert ("the same command goes on" in errors) == bool({"interrupted", "waiting"} & set(statuses))
     assert ("runs failed: bilevel[a=1], seed" in errors) == ("failed" in statuses)
+
+
+def test_a_result_that_could_not_be_measured_is_a_dash(capsys):
+    [outcome] = make_outcomes("done")
+    final = {"epoch": 4, "test": float("nan")}  # mean average precision where no image has any of the classes
+    Lines().heard(News(outcome.trial, {**DONE, "final": final, "best": {"epoch": 4}}, ending="done"))
+    assert "seed 0: test -, at best -; runs/x" in capsys.readouterr().out

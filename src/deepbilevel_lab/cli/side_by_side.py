@@ -12,7 +12,7 @@ import typer
 
 from deepbilevel_lab.cli.messages import FAILED, INTERRUPTED, last_words
 from deepbilevel_lab.cli.watching import describe_row, duration, tell
-from deepbilevel_lab.records import Row, RunRecord, from_json
+from deepbilevel_lab.records import Row, RunRecord, from_json, show_figure
 from deepbilevel_lab.sweeps.trials import Executor, News, Outcome, Trial, Watcher, run_trials
 
 if TYPE_CHECKING:
@@ -244,7 +244,8 @@ def _epoch_line(news: News) -> str:
 
 
 def _result(event: Mapping[str, Any]) -> str:
-    return f"test {event['final']['test']:.2f}, at best {event['best']['test']:.2f}; {event['folder']}"
+    final, best = (from_json(Row, event[name]) for name in ("final", "best"))
+    return f"test {show_figure(final.test)}, at best {show_figure(best.test)}; {event['folder']}"
 
 
 def _summary(records: Sequence[RunRecord]) -> str:
