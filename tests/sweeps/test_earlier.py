@@ -45,5 +45,5 @@ def test_finished_runs_that_the_sweep_does_not_know_are_not_lost(written):
     plain = json.loads(file.read_text())
     plain["cells"][0]["runs"][0] |= {"status": "done", "id": "another", "folder": "mine-another"}
     file.write_text(json.dumps(plain))
-    with pytest.raises(ValueError, match="has 1 finished run.*such as mine-another"):
+    with pytest.raises(ValueError, match=r"has 1 finished run.*such as mine-another"):
         refuse_to_lose(file, sweep)
