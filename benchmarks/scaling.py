@@ -1,6 +1,6 @@
 """Throughput of one and two processes, bytes per step, and what that says about many GPUs: docs/scaling.md.
 
-Run it on an otherwise idle machine: ``python benchmarks/scaling.py``. Everything takes turns in the same two processes,
+Run it on an otherwise idle machine: ``python -m benchmarks.scaling``. Everything takes turns in the same two processes,
 one thread each: first process alone, then both, round after round, and ratios are taken within rounds.
 """
 
@@ -22,9 +22,9 @@ from torch import distributed as dist
 from torch import multiprocessing, nn
 from torch.nn import functional as F
 
+from benchmarks.cost.work import Setting, Work, optimizer_of, pooled
 from deepbilevel import Bilevel, CrossValidated
 from deepbilevel.distributed import share
-from deepbilevel_lab.bench.work import Setting, Work, optimizer_of, pooled
 from deepbilevel_lab.training.memory import keep_freed_memory
 
 K, BATCH_SIZE = 8, 16

@@ -1,4 +1,4 @@
-"""What ``deepbilevel bench`` has measured, as values: what is read, what is refused, and why.
+"""What ``python -m benchmarks.cost`` has measured, as values: what is read, what is refused, and why.
 
 As all records, it is a stranger's text, and arrives here as checked numbers and printable strings.
 """
