@@ -31,7 +31,7 @@ bench: $(INSTALLED)  ## how fast, side by side with what it replaces, a quarter 
 	$(INSTALL) -e '.[dev,bench]' || echo "not all packages to compare with could be installed; they are reported as failed"
 	@# One of them asks for torchvision and never imports it; beside some builds of torch it breaks whoever does.
 	$(BIN)/python -m pip uninstall --quiet --yes torchvision
-	$(BIN)/deepbilevel bench --json bench.json
+	$(BIN)/python -m benchmarks.cost --json bench.json
 
 format: $(INSTALLED)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

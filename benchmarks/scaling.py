@@ -1,6 +1,6 @@
 """Throughput of one and two processes, bytes per step, and what that says about many GPUs: docs/scaling.md.
 
-Run it on an otherwise idle machine: ``python benchmarks/scaling.py``. Everything takes turns in the same two processes,
+Run it on an otherwise idle machine: ``python -m benchmarks.scaling``. Everything takes turns in the same two processes,
 one thread each: first process alone, then both, round after round, and ratios are taken within rounds.
 """
 
@@ -11,20 +11,20 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from math import ceil, log2
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import distributed as dist
 from torch import multiprocessing, nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.cost.work import Setting, Work, optimizer_of, pooled
 from deepbilevel import Bilevel, CrossValidated
 from deepbilevel.distributed import share
-from deepbilevel_lab.bench.work import Setting, Work, optimizer_of, pooled
 from deepbilevel_lab.training.memory import keep_freed_memory
 
 K, BATCH_SIZE = 8, 16
@@ -61,14 +61,12 @@ def work_in_process(rank: int, size: int, folder: Path, network: str, rounds: in
     keep_freed_memory()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=size)
-    sent = count_messages()
     turns = make_turns(Setting(network, K, BATCH_SIZE), rank, size)
     seconds: dict[str, list[float]] = {name: [] for name in turns}
     traffic: dict[str, Counter[str]] = {}
     for number in range(rounds + 1):  # the first warms up
         for name, (ranks, step) in turns.items():
             dist.barrier()
-            sent.clear()
             start = time.perf_counter()
             if rank in ranks:
                 for _ in range(STEPS):
@@ -76,7 +74,11 @@ def work_in_process(rank: int, size: int, folder: Path, network: str, rounds: in
             dist.barrier()
             if number:
                 seconds[name].append((time.perf_counter() - start) / STEPS)
-                traffic[name] = Counter({kind: round(count / STEPS) for kind, count in sent.items()})
+    for name, (ranks, step) in turns.items():  # once more, for counting takes time
+        with Messages() as messages:
+            if rank in ranks:
+                step()
+        traffic[name] = messages.sent
     transfers = {kind: time_transfer(kind, model_bytes(network) // 4) for kind in ("broadcast", "all_reduce")}
     if rank == 0:
         parts = {"seconds": seconds, "traffic": {name: dict(each) for name, each in traffic.items()}}
@@ -134,22 +136,22 @@ def plain(work: Work, batches: list, *, wrapped: bool) -> Step:
 
 
 def averaged(_state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Do what the wrapper does by itself, through a function that is counted."""
+    """Do what the wrapper does by itself, through the dispatcher, where it is counted."""
     flat = bucket.buffer().div_(dist.get_world_size())
     return dist.all_reduce(flat, async_op=True).get_future().then(lambda done: done.value()[0])
 
 
-def count_messages() -> Counter[str]:
-    """Let every collective add the bytes it is given to a counter."""
-    sent: Counter[str] = Counter()
+class Messages(TorchDispatchMode):
+    """Counts the bytes of the tensors that collectives are given."""
 
-    def counted(kind: str, collective: Callable, tensor: torch.Tensor, *args, **kwargs):
-        sent[kind] += tensor.numel() * tensor.element_size()
-        return collective(tensor, *args, **kwargs)
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: Counter[str] = Counter()
 
-    for kind in ("all_reduce", "broadcast"):
-        setattr(dist, kind, partial(counted, kind, getattr(dist, kind)))
-    return sent
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "c10d":
+            self.sent[func.name()] += sum(tensor.numel() * tensor.element_size() for tensor in args[0])
+        return func(*args, **(kwargs or {}))
 
 
 def model_bytes(network: str) -> int:

@@ -12,7 +12,7 @@ settings.load_profile("deepbilevel")
 
 
 # Everything else is numerical, so that no new test can be forgotten.
-_NOT_NUMERICAL = ("src/", "tests/cli/", "tests/report/")
+_NOT_NUMERICAL = ("src/", "benchmarks/", "tests/cli/", "tests/report/")
 
 
 def pytest_collection_modifyitems(items):
@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items):
 _REMEDIES = {
     "DEEPBILEVEL_DATA": ("real data", "deepbilevel data fetch cifar10, and set DEEPBILEVEL_DATA"),
     "Ray": ("Ray", "pip install 'deepbilevel[ray]'"),
-    "pip install": ("packages to compare with", "pip install 'deepbilevel[bench]'"),
+    "pip install": ("packages to compare with", "pip install -e '.[bench]'"),
     "GPU": ("a GPU", None),
     "browser": ("a browser", "apt-get install chromium"),
     "administrator": ("a user who is not root", None),

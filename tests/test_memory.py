@@ -5,11 +5,11 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.cost.counting import LiveBytes
 from deepbilevel import Bilevel, CrossValidated
 from deepbilevel.rules.exact import ExactBilevel
 from deepbilevel.rules.k_fold import KFoldBilevel
 from deepbilevel.rules.momentum import MomentumBilevel
-from deepbilevel_lab.bench.counting import LiveBytes
 from tests.contracts.loop import by
 
 SIZE = 10_000

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from benchmarks.cost.contenders import EVERYBODY, accumulation, gramian_descent, jacobian_descent, ours, sgd, sgd_on_one
+from benchmarks.cost.work import Setting, Work, optimizer_of
 from deepbilevel import Bilevel
-from deepbilevel_lab.bench.contenders import EVERYBODY, accumulation, ours, sgd, sgd_on_one
-from deepbilevel_lab.bench.peers import gramian_descent, jacobian_descent
-from deepbilevel_lab.bench.work import Setting, Work, optimizer_of
 
 SETTING = Setting("digit_cnn", 3, 4)
 

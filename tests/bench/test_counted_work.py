@@ -12,13 +12,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from benchmarks.cost.counting import count_work
 from deepbilevel import Bilevel, GroupStep
 from deepbilevel.rules.bilevel import BilevelRule
 from deepbilevel.rules.cross_validated import CrossValidatedRule
 from deepbilevel.rules.exact import ExactBilevel
 from deepbilevel.rules.k_fold import KFoldBilevel
 from deepbilevel.rules.momentum import MomentumBilevel
-from deepbilevel_lab.bench.counting import count_work
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "counted_work.json"
 NUM_BATCHES = 8

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from deepbilevel_lab.bench.counting import LiveBytes, count_work
+from benchmarks.cost.counting import LiveBytes, count_work
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from deepbilevel_lab.bench.growth import (
+from benchmarks.cost.timing import Spread
+from benchmarks.cost.updates import (
     AXES,
     BY_NUMBER,
     BY_PARAMETERS,
@@ -12,8 +13,7 @@ from deepbilevel_lab.bench.growth import (
     least_work,
     measure_growth,
 )
-from deepbilevel_lab.bench.timing import Spread
-from deepbilevel_lab.bench.work import Setting, Work
+from benchmarks.cost.work import Setting, Work
 
 
 def test_one_thing_differs_along_an_axis():

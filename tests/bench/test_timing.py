@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbilevel_lab.bench.timing import Budget, take_turns
+from benchmarks.cost.timing import Budget, take_turns
 
 
 class Clock:

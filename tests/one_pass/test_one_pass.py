@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from benchmarks.cost.counting import LiveBytes
 from deepbilevel import Bilevel
 from deepbilevel.one_pass.outer_products import OuterProducts
 from deepbilevel.one_pass.passes import run_in_one_pass
 from deepbilevel.rules.exact import ExactBilevel
-from deepbilevel_lab.bench.counting import LiveBytes
 from deepbilevel_lab.networks.batch_norm import ShiftBatchNorm2d
 from tests.contracts.loop import by, every_step
 from tests.models import build, flat_grad, images

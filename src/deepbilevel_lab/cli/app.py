@@ -21,8 +21,6 @@ _SUMMARIES = {
     "stopped.",
     "report": "Make one HTML page of sweeps and runs, with every figure as PNG, SVG and PDF and every table as CSV.",
     "doctor": "Look at this machine: versions, devices, disk and data sets, and train two steps on made data.",
-    "bench": "Measure time and memory of one update, a training run and the start, beside plain loops and other "
-    "packages.",
     "runs": "List, show and compare runs.",
     "data": "List, fetch and check data sets.",
 }

@@ -1,6 +1,6 @@
-"""What ``deepbilevel bench`` has measured, as far as a report tells it; read as all records are.
+"""What ``python -m benchmarks.cost`` has measured, as far as a report tells it; read as all records are.
 
-:mod:`deepbilevel_lab.bench.measuring` writes more than this, and by its own definitions.
+``benchmarks/cost/measuring.py`` writes more than this, and by its own definitions.
 """
 
 from collections.abc import Mapping

@@ -193,7 +193,7 @@ def _cost_sections(costs: Costs, slugs: set[str]) -> list[Section]:
         slug = _slug(name, slugs)
         figure = growth_figure(costs, f"{slug}-growth") if name == "cost" else None
         figures = () if figure is None else (figure,)
-        facts = (("Measured by", "deepbilevel bench"), ("On", str(costs.machine)))
+        facts = (("Measured by", "python -m benchmarks.cost"), ("On", str(costs.machine)))
         sections.append(Section(slug, title, "", state, facts, table, None, figures, ()))
     return sections
 

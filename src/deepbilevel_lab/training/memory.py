@@ -2,7 +2,7 @@
 
 Every step allocates and frees the same activations and gradients, many of them megabytes. Linux's usual allocator gives
 such blocks back to the system and asks for them again, and the system fills them with zeros each time: about a tenth of
-CifarNet's training time on a CPU (``deepbilevel bench`` shows what is left).
+CifarNet's training time on a CPU (``python -m benchmarks.cost`` shows what is left).
 """
 
 import ctypes

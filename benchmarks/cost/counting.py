@@ -1,7 +1,11 @@
 """Counting what torch does, instead of timing it: operations, bytes that move, bytes that are allocated and held.
 
 Counts do not depend on the machine or on what else runs there, so a test can pin them. Counted is what passes torch's
-dispatcher: an operation on many tensors at once (foreach) is one. Views cost nothing. This module knows no rule.
+dispatcher: an operation on many tensors at once (foreach) is one. Views cost nothing.
+
+Counted are any action, and of the contenders what their updates do beyond plain gradient accumulation, and the most
+memory they need above the parameters. That tells apart what no clock can: two loops over the same passes differ by less
+than a machine's moods where passes are long.
 """
 
 import weakref
@@ -13,6 +17,36 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from benchmarks.cost.contenders import (
+    ACCUMULATION,
+    AT_ONCE,
+    BILEVEL,
+    CLAIMED,
+    EVERYBODY,
+    NEAREST,
+    SGD,
+    accumulation,
+    ours,
+    ours_at_once,
+    sgd,
+    sgd_on_one,
+)
+from benchmarks.cost.work import Setting, Work
+from deepbilevel import Bilevel, CrossValidated, GroupStep
+from deepbilevel.rules.exact import ExactBilevel
+
+OPERATIONS, MOVED, ALLOCATED = "operations", "read and written", "allocated"
+ONE_MINI_BATCH = "SGD, one mini-batch"
+_MEASURED_MEMORY = {
+    ONE_MINI_BATCH: sgd_on_one,
+    SGD: sgd,
+    ACCUMULATION: accumulation,
+    BILEVEL: ours(Bilevel),
+    AT_ONCE: ours_at_once(Bilevel),
+    "cross-validated": ours(CrossValidated),
+    "bilevel, exact": ours(GroupStep, rule=ExactBilevel()),
+}
 
 
 @dataclass(frozen=True)
@@ -138,3 +172,52 @@ def _sizes(values: Iterable[Any]) -> dict[tuple[int, int], int]:
         for each in _tensors(values)
         if each.numel() > 0
     }
+
+
+def count_updates(setting: Setting) -> dict[str, dict[str, float]]:
+    """Return for those whom claims are about, and the nearest peers, what they do beyond accumulation.
+
+    Bytes are told in multiples of the model's size. A peer that fails is left out: where time is measured its reason
+    is told. So is plain SGD, which makes one pass instead of k.
+    """
+    work = Work.of(setting)
+    size = work.model_bytes
+    counted: dict[str, CountedWork] = {}
+    for contender in EVERYBODY:
+        if contender.name not in CLAIMED + NEAREST or contender.name == SGD:
+            continue
+        try:
+            update = contender.prepare(work)
+            update()  # the steady state begins with the second one
+            counted[contender.name] = count_work(update)
+        except Exception:
+            if contender.kind != "peer":
+                raise
+    plain = counted.pop(ACCUMULATION)
+    beyond = {name: each - plain for name, each in counted.items()}
+    return {
+        name: {
+            OPERATIONS: each.operations,
+            MOVED: round(each.bytes_moved / size, 1),
+            ALLOCATED: round(each.bytes_allocated / size, 1),
+        }
+        for name, each in beyond.items()
+    }
+
+
+def peaks_in_models(setting: Setting) -> dict[str, float]:
+    """Return the peak of two updates for every contender, in multiples of the model's size.
+
+    The optimizer's momentum, gradients and activations are all in it. Only what operations allocate is counted, so the
+    figures are the same on every machine.
+    """
+    work = Work.of(setting)
+    size = work.model_bytes
+    peaks: dict[str, float] = {}
+    for name, prepare in _MEASURED_MEMORY.items():
+        update = prepare(work)
+        with LiveBytes() as memory:
+            update()  # makes the optimizer's momentum
+            update()
+        peaks[name] = memory.peak / size
+    return peaks

@@ -1,10 +1,14 @@
 """Taking turns: every round each contender makes one update, and a ratio is taken within the round.
 
 So a machine that is slow for a while is slow for all. Processor time is measured: waiting for the processor does not
-count. This module knows updates and seconds; it does not know what is compared, or what a number means.
+count. Only how long it takes until something happens, a help page or the import of the package, is told by the clock on
+the wall. This module knows updates and seconds; it does not know which methods are compared.
 """
 
 import gc
+import os
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -17,6 +21,16 @@ _LONGEST_REASON = 200
 
 Clock = Callable[[], float]
 Update = Callable[[], object]
+
+_PROGRAMS = {
+    "import torch": "import torch",
+    "import deepbilevel": "import deepbilevel",
+    "from deepbilevel import Bilevel": "from deepbilevel import Bilevel",
+    "deepbilevel --help": (
+        "import sys; sys.argv = ['deepbilevel', '--help']; from deepbilevel_lab.cli import main; main()"
+    ),
+    "python": "pass",
+}
 
 
 @dataclass(frozen=True)
@@ -152,3 +166,24 @@ def _undisturbed() -> Generator[None]:
         gc.unfreeze()
         if was_on:
             gc.enable()
+
+
+def measure_start_up(num_rounds: int) -> dict[str, dict[str, Spread]]:
+    """Return for each program its seconds, and how many times longer it takes than to import torch."""
+    reference = "import torch"
+    budget = Budget(seconds=float("inf"), rounds=num_rounds)
+    updates: dict[str, Update] = {name: lambda code=code: _run(code) for name, code in _PROGRAMS.items()}
+    # A person waits by the clock on the wall, and processor time is not that of another process.
+    turns = take_turns(updates, budget, always=[reference], clock=time.perf_counter)
+    if turns.failures:
+        raise RuntimeError(f"start-up cannot be measured: {turns.failures}")
+    return {
+        name: {"seconds": Spread.of([*seconds.values()]), "ratio": Spread.of(turns.ratios(name, reference))}
+        for name, seconds in turns.seconds.items()
+    }
+
+
+def _run(code: str) -> None:
+    # Who has installed the package has its byte code; from a checkout the first start leaves it behind, if it may.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=True, env=environment)

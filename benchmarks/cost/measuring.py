@@ -1,4 +1,4 @@
-"""Everything that `deepbilevel bench` measures, put together to one record that JSON can hold.
+"""Everything that is measured, put together to one record that JSON can hold.
 
 A plan says what and for how long; nothing in it is left out silently: who fails is in the record with the reason.
 """
@@ -13,15 +13,22 @@ from typing import Any
 
 import torch
 
+from benchmarks.cost.contenders import CLAIMED, EVERYBODY, NEAREST
+from benchmarks.cost.counting import count_updates, peaks_in_models
+from benchmarks.cost.timing import Budget, Spread, measure_start_up
+from benchmarks.cost.training import measure_training
+from benchmarks.cost.updates import (
+    AXES,
+    BY_NUMBER,
+    Axis,
+    Growth,
+    Row,
+    compare_updates,
+    measure_growth,
+    seconds_of_update,
+)
+from benchmarks.cost.work import Setting
 from deepbilevel_lab import __version__
-from deepbilevel_lab.bench.contenders import ACCUMULATION, CLAIMED, EVERYBODY, NEAREST, SGD, Contender
-from deepbilevel_lab.bench.counted_updates import count_updates
-from deepbilevel_lab.bench.growth import AXES, BY_NUMBER, Axis, Growth, measure_growth
-from deepbilevel_lab.bench.memory import peaks_in_models
-from deepbilevel_lab.bench.start_up import measure_start_up
-from deepbilevel_lab.bench.timing import Budget, Spread, Turns, Update, reason, take_turns
-from deepbilevel_lab.bench.training_share import measure_training
-from deepbilevel_lab.bench.work import Setting, Work
 from deepbilevel_lab.training.memory import keep_freed_memory
 from deepbilevel_lab.training.run import Listener
 
@@ -84,29 +91,6 @@ QUICK = Plan(
 
 
 @dataclass(frozen=True)
-class Row:
-    """How one contender did in one setting; all figures are empty if it failed.
-
-    Attributes:
-        name: of the contender.
-        kind: a plain loop, ours, or a peer's.
-        failed: why there is nothing to tell.
-        rounds: how many were measured.
-        seconds: of processor time for one update.
-        to_sgd: how many times longer than plain SGD on the same samples.
-        to_accumulation: how many times longer than gradient accumulation.
-    """
-
-    name: str
-    kind: str
-    failed: str | None = None
-    rounds: int = 0
-    seconds: Spread | None = None
-    to_sgd: Spread | None = None
-    to_accumulation: Spread | None = None
-
-
-@dataclass(frozen=True)
 class Record:
     """All that was measured.
 
@@ -156,7 +140,7 @@ def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Recor
             record.memory[str(setting)] = peaks_in_models(setting)
         axes, budget = plan.growth
         for axis in axes:
-            record.growth.append(measure_growth(axis, partial(_seconds, budget=budget), tell))
+            record.growth.append(measure_growth(axis, partial(seconds_of_update, budget=budget), tell))
             keep(record)
         tell("a training run: cifarnet 8x16")
         record.training.update(asdict(measure_training(plan.num_images, plan.epochs, listener)))
@@ -188,42 +172,6 @@ def _one_thread() -> Generator[None]:
         yield
     finally:
         torch.set_num_threads(num_threads)
-
-
-def compare_updates(setting: Setting, budget: Budget, contenders: Sequence[Contender] = EVERYBODY) -> list[Row]:
-    """Time one update of every contender, in turn."""
-    work = Work.of(setting)
-    updates: dict[str, Update] = {}
-    failures: dict[str, str] = {}
-    for contender in contenders:
-        try:
-            updates[contender.name] = contender.prepare(work)
-        except Exception as error:
-            if contender.kind != "peer":
-                raise
-            failures[contender.name] = reason(error)
-    always = [name for name in CLAIMED if name in updates]
-    turns = take_turns(updates, budget, always=always, nearest=NEAREST)
-    return [_row(each, turns, failures | turns.failures) for each in contenders]
-
-
-def _seconds(setting: Setting, contenders: Sequence[Contender], budget: Budget) -> dict[str, Spread]:
-    rows = compare_updates(setting, budget, contenders)
-    return {row.name: row.seconds for row in rows if row.seconds is not None}
-
-
-def _row(contender: Contender, turns: Turns, failures: dict[str, str]) -> Row:
-    name = contender.name
-    if name in failures:
-        return Row(name, contender.kind, failed=failures[name])
-    return Row(
-        name,
-        contender.kind,
-        rounds=len(turns.seconds[name]),
-        seconds=Spread.of([*turns.seconds[name].values()]),
-        to_sgd=Spread.of(turns.ratios(name, SGD)),
-        to_accumulation=Spread.of(turns.ratios(name, ACCUMULATION)),
-    )
 
 
 def _machine() -> dict[str, Any]:

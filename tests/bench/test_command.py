@@ -1,4 +1,4 @@
-"""`deepbilevel bench` from end to end, with tiny networks."""
+"""`python -m benchmarks.cost` from end to end, with tiny networks."""
 
 import json
 
@@ -6,14 +6,14 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from deepbilevel_lab.bench.contenders import CLAIMED, EVERYBODY, NEAREST
-from deepbilevel_lab.cli.app import app
+from benchmarks.cost.__main__ import app
+from benchmarks.cost.contenders import CLAIMED, EVERYBODY, NEAREST
 
 
 @pytest.mark.slow
 def test_everything_is_measured_and_written_down(tmp_path):
     file, threads = tmp_path / "bench.json", torch.get_num_threads()
-    result = CliRunner().invoke(app, ["bench", "--quick", "--json", str(file)])
+    result = CliRunner().invoke(app, ["--quick", "--json", str(file)])
     assert result.exit_code == 0, result.output
     assert torch.get_num_threads() == threads
     record = json.loads(file.read_text())
@@ -41,7 +41,7 @@ def test_everything_is_measured_and_written_down(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_refused_before_anything_is_measured(tmp_path):
-    result = CliRunner().invoke(app, ["bench", "--json", str(tmp_path / "missing" / "bench.json")])
+    result = CliRunner().invoke(app, ["--json", str(tmp_path / "missing" / "bench.json")])
     assert result.exit_code == 2
     assert "measuring" not in result.output
 
@@ -49,7 +49,6 @@ def test_a_folder_that_is_not_there_is_refused_before_anything_is_measured(tmp_p
 def test_a_closer_look_measures_claims_alone(tmp_path):
     file = tmp_path / "closer.json"
     command = [
-        "bench",
         "--setting",
         "digit_cnn:3x2",
         "--setting",
@@ -82,7 +81,7 @@ def test_a_closer_look_measures_claims_alone(tmp_path):
     ],
 )
 def test_settings_that_cannot_be_measured_are_refused(options, said):
-    result = CliRunner().invoke(app, ["bench", *options])
+    result = CliRunner().invoke(app, options)
     assert result.exit_code != 0
     assert said in " ".join(result.output.split())
     assert "measuring" not in result.output

@@ -1,8 +1,8 @@
-"""How the cost of an image grows with the number of mini-batches, their size and the model's, and what must be paid.
+"""One update of everybody, timed; and how the cost of an image grows with the mini-batches and the model.
 
-The limit is a lower one: the multiplications of all passes at the rate of this machine's matrix product, and the least
-number of bytes at the rate at which it copies as many as the model has. Everything else, as pooling or starting a
-kernel, is not in it.
+Beside growth stands what must be paid. The limit is a lower one: the multiplications of all passes at the rate of this
+machine's matrix product, and the least number of bytes at the rate at which it copies as many as the model has.
+Everything else, as pooling or starting a kernel, is not in it.
 """
 
 import time
@@ -14,13 +14,73 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from deepbilevel_lab.bench.contenders import CLAIMED, EVERYBODY, Contender
-from deepbilevel_lab.bench.timing import Spread
-from deepbilevel_lab.bench.work import Setting, Work
+from benchmarks.cost.contenders import ACCUMULATION, CLAIMED, EVERYBODY, NEAREST, SGD, Contender
+from benchmarks.cost.timing import Budget, Spread, Turns, reason, take_turns
+from benchmarks.cost.work import Setting, Update, Work
 
 COMPARED: tuple[Contender, ...] = tuple(each for each in EVERYBODY if each.name in CLAIMED)
 _MATRIX = 768  # large enough for the full rate, small enough for a fraction of a second
 _REPEATED = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one contender did in one setting; all figures are empty if it failed.
+
+    Attributes:
+        name: of the contender.
+        kind: a plain loop, ours, or a peer's.
+        failed: why there is nothing to tell.
+        rounds: how many were measured.
+        seconds: of processor time for one update.
+        to_sgd: how many times longer than plain SGD on the same samples.
+        to_accumulation: how many times longer than gradient accumulation.
+    """
+
+    name: str
+    kind: str
+    failed: str | None = None
+    rounds: int = 0
+    seconds: Spread | None = None
+    to_sgd: Spread | None = None
+    to_accumulation: Spread | None = None
+
+
+def compare_updates(setting: Setting, budget: Budget, contenders: Sequence[Contender] = EVERYBODY) -> list[Row]:
+    """Time one update of every contender, in turn."""
+    work = Work.of(setting)
+    updates: dict[str, Update] = {}
+    failures: dict[str, str] = {}
+    for contender in contenders:
+        try:
+            updates[contender.name] = contender.prepare(work)
+        except Exception as error:
+            if contender.kind != "peer":
+                raise
+            failures[contender.name] = reason(error)
+    always = [name for name in CLAIMED if name in updates]
+    turns = take_turns(updates, budget, always=always, nearest=NEAREST)
+    return [_row(each, turns, failures | turns.failures) for each in contenders]
+
+
+def _row(contender: Contender, turns: Turns, failures: dict[str, str]) -> Row:
+    name = contender.name
+    if name in failures:
+        return Row(name, contender.kind, failed=failures[name])
+    return Row(
+        name,
+        contender.kind,
+        rounds=len(turns.seconds[name]),
+        seconds=Spread.of([*turns.seconds[name].values()]),
+        to_sgd=Spread.of(turns.ratios(name, SGD)),
+        to_accumulation=Spread.of(turns.ratios(name, ACCUMULATION)),
+    )
+
+
+def seconds_of_update(setting: Setting, contenders: Sequence[Contender], budget: Budget) -> dict[str, Spread]:
+    """Return the seconds of one update of every contender that does not fail."""
+    rows = compare_updates(setting, budget, contenders)
+    return {row.name: row.seconds for row in rows if row.seconds is not None}
 
 
 @dataclass(frozen=True)

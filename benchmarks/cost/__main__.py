@@ -1,19 +1,31 @@
-"""``deepbilevel bench``: what the rules cost, side by side with what they replace."""
+"""``python -m benchmarks.cost``: what the rules cost, side by side with what they replace."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from benchmarks.cost.measuring import FULL, QUICK, Record, look_closer, measure
+from benchmarks.cost.timing import Spread
+from benchmarks.cost.updates import Row
+from benchmarks.cost.work import Setting
 from deepbilevel_lab.cli.messages import errors_as_messages
 from deepbilevel_lab.cli.tables import print_table
+from deepbilevel_lab.cli.watching import Lines
+from deepbilevel_lab.replacement import write_text
 
-if TYPE_CHECKING:
-    from deepbilevel_lab.bench import Record, Row
-    from deepbilevel_lab.bench.timing import Spread
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
+class _Unheard(Lines):
+    """Does what a run without a terminal does, but for printing it."""
+
+    def message(self, text: str) -> None:
+        """See :class:`Listener`."""
+
+
+@app.command()
 def bench(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write everything that was measured to this file.")
@@ -35,27 +47,17 @@ def bench(
     r"""Measure time and memory of one update, a training run and the start, beside plain loops and other packages.
 
     Takes about a quarter of an hour, on one thread. Let nothing else run meanwhile. Other packages are compared with if
-    they are installed: pip install 'deepbilevel\[bench]'
+    they are installed: pip install -e '.\[bench]'
 
-    Example: deepbilevel bench --json bench.json
+    Example: python -m benchmarks.cost --json bench.json
     """
-    from deepbilevel_lab.bench import FULL, QUICK, Setting, look_closer, measure
-    from deepbilevel_lab.cli.watching import Lines
-    from deepbilevel_lab.replacement import write_text
-
-    class Unheard(Lines):
-        """Does what a run without a terminal does, but for printing it."""
-
-        def message(self, text: str) -> None:
-            """See :class:`Listener`."""
-
     if json_file is not None and not json_file.absolute().parent.is_dir():  # known now, not in a quarter of an hour
         raise typer.BadParameter(f"the folder of {json_file} does not exist; make it first", param_hint="--json")
 
     if settings and quick:
         raise typer.BadParameter("measures its own settings; drop it or --setting", param_hint="--quick")
 
-    def keep(record: "Record") -> None:
+    def keep(record: Record) -> None:
         if json_file is not None:
             write_text(json_file, json.dumps(record.as_json(), indent=1) + "\n")
 
@@ -66,7 +68,7 @@ def bench(
         if settings:
             record = look_closer([Setting.parse(each) for each in settings], rounds, tell=tell, keep=keep)
         else:
-            record = measure(QUICK if quick else FULL, listener=Unheard(), tell=tell, keep=keep)
+            record = measure(QUICK if quick else FULL, listener=_Unheard(), tell=tell, keep=keep)
     machine = record.machine
     typer.echo(f"{machine['processor']}, one thread, torch {machine['torch']}, Python {machine['python']}")
     _print_updates(record)
@@ -76,7 +78,7 @@ def bench(
         typer.echo(f"all figures: {json_file}")
 
 
-def _print_updates(record: "Record") -> None:
+def _print_updates(record: Record) -> None:
     for setting, rows in record.updates.items():
         print_table(
             ("one update", "ms", "n", "to SGD", "half", "to accum.", "half"),
@@ -89,7 +91,7 @@ def _print_updates(record: "Record") -> None:
                 typer.echo(f"failed: {row.name}: {row.failed}")
 
 
-def _print_rest(record: "Record") -> None:
+def _print_rest(record: Record) -> None:
     for setting, counted in record.counted.items():
         print_table(
             ("counted work", *next(iter(counted.values()))),
@@ -120,12 +122,16 @@ def _print_rest(record: "Record") -> None:
     )
 
 
-def _cells(row: "Row") -> list[str]:
+def _cells(row: Row) -> list[str]:
     if row.seconds is None or row.to_sgd is None or row.to_accumulation is None:
         return [row.name, "failed", *[""] * 5]
     ms = f"{1e3 * row.seconds.median:.1f}"
     return [row.name, ms, str(row.rounds), *_ratio(row.to_sgd), *_ratio(row.to_accumulation)]
 
 
-def _ratio(spread: "Spread") -> tuple[str, str]:
+def _ratio(spread: Spread) -> tuple[str, str]:
     return f"{spread.median:.3f}", f"{spread.low:.2f}-{spread.high:.2f}"
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m benchmarks.cost")
