@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from deepbilevel.contract import Rule
-from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.networks.catalog import NetworkSpec
 from deepbilevel_lab.run_references import refer_to
 from deepbilevel_paper.experiment import Cell, Experiment
 from deepbilevel_paper.published import CLOTHING1M, IMAGENET

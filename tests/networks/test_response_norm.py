@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from deepbilevel_lab.networks.response_norm import ResponseNorm
+from deepbilevel_lab.networks.layers import ResponseNorm
 
 
 def both(num_channels, window=9, alpha=0.001, k=1.0):

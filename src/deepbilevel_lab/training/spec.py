@@ -21,8 +21,7 @@ from deepbilevel_lab.data.spec import DataSpec
 from deepbilevel_lab.data.views import find_view
 from deepbilevel_lab.losses import CrossEntropy, LossSpec, Mixup
 from deepbilevel_lab.losses.objective import ObjectiveSpec
-from deepbilevel_lab.networks.catalog import NETWORKS
-from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.networks.catalog import NETWORKS, NetworkSpec
 from deepbilevel_lab.noise import NoiseSpec
 from deepbilevel_lab.specs import ADDED_LATER, Kinds, SpecError, spec_id, validate
 from deepbilevel_lab.training.earlier_specs import as_first_written, upgraded
