@@ -162,7 +162,7 @@ class ShiftBatchNorm2d(nn.BatchNorm2d):
 class ResponseNorm(nn.Module):
     """Local response normalisation: divide every activation by the size of its neighbours in other channels.
 
-        out_c = x_c * (k + alpha / n * sum of x_j^2 over the n channels around c) ^ -0.75
+        out_c = x_c * (1 + alpha / n * sum of x_j^2 over the n channels around c) ^ -0.75
 
     The same function as ``torch.nn.LocalResponseNorm``, which takes over 40 % of CifarNet's training time on a CPU.
     Here the sum is a 1x1 convolution with a band of ones, the power two square roots, and the gradient is written out:
@@ -172,20 +172,16 @@ class ResponseNorm(nn.Module):
         num_channels: the channels of the input; fewer than ``window`` are welcome.
         window: how many channels are summed, the own one in the middle; channels beyond the edge count as zero.
         alpha: the strength, shared out over the window (``alpha / window`` per square).
-        k: what the sum is added to; positive.
     """
 
     band: Tensor
 
-    def __init__(self, num_channels: int, window: int, *, alpha: float, k: float = 1.0) -> None:
+    def __init__(self, num_channels: int, window: int, *, alpha: float) -> None:
         super().__init__()
         if window < 1 or window % 2 == 0:
             raise ValueError(f"window must be odd, so that it has a middle, got {window}")
-        if k <= 0:
-            raise ValueError(f"k must be positive, or all-zero activations would be divided by zero, got {k}")
         self.window = window
         self.alpha = alpha
-        self.k = k
         channels = torch.arange(num_channels)
         near = (channels[:, None] - channels[None, :]).abs() <= window // 2
         # Ones, scaled when used: they survive every change of precision exactly, alpha / window would not.
@@ -194,7 +190,7 @@ class ResponseNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x`` normalised; shape, precision and memory format stay."""
         band = self.band.to(x.dtype) * (self.alpha / self.window)
-        base = x.new_full((x.shape[-3],), self.k)
+        base = x.new_ones(x.shape[-3])
         if torch.compiler.is_compiling():
             # The compiler fuses the plain formula and derives its gradient by itself.
             return x * _factors(_divisors(x, band, base))
@@ -202,7 +198,7 @@ class ResponseNorm(nn.Module):
 
     def extra_repr(self) -> str:
         """Show the settings where a network is printed."""
-        return f"{self.band.shape[0]}, window={self.window}, alpha={self.alpha}, k={self.k}"
+        return f"{self.band.shape[0]}, window={self.window}, alpha={self.alpha}"
 
 
 def _divisors(x: Tensor, band: Tensor, base: Tensor) -> Tensor:
