@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from deepbilevel_lab.data.augment import RECIPES, Recipe
+from deepbilevel_lab.data.recipes import RECIPES, Recipe
 from deepbilevel_lab.networks import cifarnet
 
 BATCH_SIZES = (16, 128)

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from deepbilevel_lab.training.groups import GroupSpec
-from deepbilevel_lab.training.spec import RunSpec
+from deepbilevel_lab.training.spec import GroupSpec, RunSpec
 from deepbilevel_paper.experiment import Cell, Experiment
 from deepbilevel_paper.published import TABLE_1
 from deepbilevel_paper.recipes import BILEVEL, NETWORK_NAMES, SGD, ablation

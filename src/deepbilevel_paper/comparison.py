@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from deepbilevel_lab.losses import AuxiliaryImages, LabelSmoothing, Mixup, NoiseLayer, SelfPaced, SoftBootstrap
-from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.networks.catalog import NetworkSpec
 from deepbilevel_paper.experiment import Cell, Experiment
 from deepbilevel_paper.published import COMPARISON_40
 from deepbilevel_paper.recipes import BILEVEL, GROUP_OF_128, SGD, recipe, with_noise

@@ -22,7 +22,7 @@ from deepbilevel_lab.networks.catalog import NETWORKS
 from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.training.build import find_device, make_model
 from deepbilevel_lab.training.spec import RunSpec
-from deepbilevel_paper.sizes import rated_images, tested_images, trained_images
+from deepbilevel_paper.recipes import rated_images, tested_images, trained_images
 
 _NUM_CLASSES = 10  # the last layer is a small part of every network here
 _SECONDS = 0.5  # of every measurement, or two steps

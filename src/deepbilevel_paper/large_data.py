@@ -4,12 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from deepbilevel.contract import Rule
-from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.networks.catalog import NetworkSpec
 from deepbilevel_lab.run_references import refer_to
 from deepbilevel_paper.experiment import Cell, Experiment
 from deepbilevel_paper.published import CLOTHING1M, IMAGENET
-from deepbilevel_paper.recipes import BILEVEL, GROUP_OF_128, OWN_DROPOUT, SGD, recipe
-from deepbilevel_paper.sizes import IMAGES
+from deepbilevel_paper.recipes import BILEVEL, GROUP_OF_128, OWN_DROPOUT, SGD, full_split, recipe
 
 PRETRAINED = "data:resnet50-0676ba61.pth"
 """ResNet-50 trained on ImageNet, as torchvision publishes it, in the folder of the data sets."""
@@ -49,7 +48,7 @@ def _voc2007() -> list[Cell]:
     # The smallest part may have fewer images of a class than there are mini-batches.
     spec = replace(spec, group=replace(spec.group, on_rare="repeat"), evaluate_every=50)
     spec = replace(spec, data=replace(spec.data, train_figures="split"))  # "the complete trainval set"
-    images = IMAGES["voc2007", "trainval"]
+    images = full_split(spec.data)
     return [
         Cell(
             row,

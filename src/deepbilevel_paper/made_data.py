@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from deepbilevel.checks import choose
 from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, MADE_LIST, MADE_PREFIX, CifarRelease
-from deepbilevel_lab.data.clothing1m import CLASS_NAMES as CLOTHES
-from deepbilevel_lab.data.clothing1m import SPLITS as CLOTHING_SPLITS
-from deepbilevel_lab.data.voc import CLASS_NAMES as OBJECTS
+from deepbilevel_lab.data.image_files import CLOTHING_CLASSES as CLOTHES
+from deepbilevel_lab.data.image_files import CLOTHING_SPLITS
+from deepbilevel_lab.data.image_files import VOC_CLASSES as OBJECTS
 
 _Pixels = npt.NDArray[np.uint8]
 _TILES = 4  # of a pattern, along each side

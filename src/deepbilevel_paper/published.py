@@ -123,5 +123,3 @@ CLOTHING1M = (
     Published("Patrini et al.", "noisy labels", 69.8, source=_PATRINI),
     Published("Patrini et al.", "then clean labels", 80.4, source=_PATRINI),
 )
-
-ALL = (*TABLE_1, *PIXEL_PERMUTATION, *COMPARISON_40, *IMAGENET, *CLOTHING1M)

@@ -1,19 +1,19 @@
-"""The recipes the experiments start from, as the paper gives them; what a spec fills in by itself is not repeated.
+"""The recipes the experiments start from, as the paper gives them, and how many images their runs have.
 
-They are for one thread on the CPU, so that a run has the same id on every machine.
+What a spec fills in by itself is not repeated. Recipes are for one thread on the CPU, so that a run has the same id on
+every machine. Numbers of images are those the catalog of data sets gives, so that the cost of a run is known before its
+data is there.
 """
 
+import sys
 from dataclasses import replace
-from typing import Literal
 
 from deepbilevel.rules.average import Sgd
 from deepbilevel.rules.bilevel import BilevelRule
+from deepbilevel_lab.data.spec import DataSpec
 from deepbilevel_lab.noise import NoiseSpec
 from deepbilevel_lab.training.defaults import default_spec
-from deepbilevel_lab.training.groups import GroupSpec
-from deepbilevel_lab.training.spec import RunSpec
-
-Cifar = Literal["cifar10", "cifar100"]
+from deepbilevel_lab.training.spec import GroupSpec, RunSpec
 
 NETWORK_NAMES = {"cifarnet": "CifarNet", "inception": "Inception"}
 
@@ -45,3 +45,23 @@ def ablation(network: str, noise_rate: float) -> RunSpec:
 def with_noise(spec: RunSpec, rate: float) -> RunSpec:
     """Return the run with the paper's noise: so many labels of every class become one of the other classes."""
     return replace(spec, noise=NoiseSpec("uniform", rate) if rate else None)
+
+
+def trained_images(data: DataSpec) -> int:
+    """Return how many images a run trains on."""
+    return min(full_split(data), data.limit or sys.maxsize)
+
+
+def rated_images(data: DataSpec) -> int:
+    """Return of how many images the figures of training are."""
+    return trained_images(data) if data.train_figures == "trained" else full_split(data)
+
+
+def tested_images(data: DataSpec) -> int:
+    """Return how many images a run is tested on."""
+    return min(data.entry.num_images[data.entry.test_split or ""], data.test_limit or sys.maxsize)
+
+
+def full_split(data: DataSpec) -> int:
+    """Return how many images the split has that a run trains on, or on part of."""
+    return data.entry.num_images[data.train_split]

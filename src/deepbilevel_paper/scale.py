@@ -1,7 +1,6 @@
 """Sizes at which an experiment can be made: as in the paper, on two processor cores in an evening, in seconds.
 
-A scale is data. It says which fields of a run it changes, and in a sentence how a run became smaller; nothing else of
-the run differs.
+A scale is data. It says in a sentence how a run became smaller; nothing else of the run differs.
 """
 
 import sys
@@ -15,7 +14,7 @@ from deepbilevel_lab.run_references import referred_run
 from deepbilevel_lab.training.defaults import default_spec
 from deepbilevel_lab.training.schedules import Exponential, ScheduleSpec
 from deepbilevel_lab.training.spec import RunSpec
-from deepbilevel_paper.sizes import IMAGES, tested_images, trained_images
+from deepbilevel_paper.recipes import full_split, tested_images, trained_images
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ class Scale:
 
     Attributes:
         description: for people.
-        changes: the fields of a run that may differ from the paper's; ids of runs that are needed differ with them.
         reductions: by the name of the experiment, or else of the data, or of the network; none leaves runs as they are.
         stands_in: the network that takes the place of the large ones, with its own images and optimizer.
         made_data: train on made images, of the same layout as the real ones. Keep such runs in a folder of their own.
@@ -55,7 +53,6 @@ class Scale:
 
     name: str
     description: str
-    changes: frozenset[str] = frozenset()
     reductions: Mapping[str, Reduction] | None = None
     stands_in: str | None = None
     made_data: bool = False
@@ -70,8 +67,7 @@ class Scale:
             spec = _tiny_groups(spec if spec.network.name in _SMALL else _with_network(spec, self.stands_in))
         if reduction.network is not None:
             spec = replace(spec, network=replace(spec.network, name=reduction.network))
-        full = IMAGES[spec.data.name, spec.data.train_split]
-        share = min(1.0, reduction.images / full)
+        share = min(1.0, reduction.images / full_split(spec.data))
         images = max(round(share * trained_images(spec.data)), spec.group.size)
         return replace(
             spec,
@@ -140,8 +136,6 @@ def _with_network(spec: RunSpec, name: str) -> RunSpec:
     )
 
 
-_REDUCED = frozenset({"data.limit", "data.test_limit", "epochs", "evaluate_every"})
-
 PAPER = Scale("paper", "the full recipe")
 
 # Inception, whose rate starts high, memorises only when it has fallen: it keeps the paper's schedule, which moves next
@@ -151,7 +145,6 @@ _INCEPTION = Reduction(2_500, 2_000, epochs=1.0, most_epochs=100, evaluate_every
 COMPACT = Scale(
     "compact",
     "the same on part of the real images, on two processor cores in an evening",
-    changes=_REDUCED | {"network.name", "schedule.factor_per_epoch"},
     # Images a second that a core trains on: CifarNet 370, Inception 50 and its half 160, PreAct ResNet-18 and AlexNet
     # 20 to 30, ResNet-50 6. So most runs are of 5 minutes to an hour.
     reductions=MappingProxyType(
@@ -171,9 +164,6 @@ COMPACT = Scale(
 SMOKE = Scale(
     "smoke",
     "seconds a run, on made images: shows that everything works, and nothing else",
-    changes=_REDUCED
-    | {"group.batch_size", "group.on_rare", "network.name", "network.weights", "data.recipe", "data.view"}
-    | {"data.test_crops", "optimizer.lr", "optimizer.arguments"},
     reductions=MappingProxyType(
         {
             "cifar10": Reduction(50, 20, epochs=0.0, evaluate_every=1),

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,23 +108,6 @@ def test_a_disk_that_refuses_and_is_full(monkeypatch):
     full, refused = content["problems"]
     assert "0.2 GB of free space" in full
     assert "cannot be written to" in refused
-
-
-@pytest.mark.parametrize(
-    ("code", "state"), [("raise RuntimeError('operator torchvision::nms does not exist')", "broken"), ("", "works")]
-)
-def test_torchvision_is_tried_in_a_process_of_its_own(tmp_path, monkeypatch, code, state):
-    (tmp_path / "packages" / "torchvision").mkdir(parents=True)
-    (tmp_path / "packages" / "torchvision" / "__init__.py").write_text(code)
-    monkeypatch.syspath_prepend(str(tmp_path / "packages"))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
-    content = doctor()
-    assert content["facts"]["torchvision"]["torchvision"].startswith(state)
-    assert "torchvision" not in sys.modules
-    if state == "broken":
-        (problem,) = content["problems"]
-        assert "torchvision::nms does not exist" in problem
-        assert "pip uninstall torchvision" in problem
 
 
 @pytest.mark.parametrize("rate", [0.0, float("nan")])

@@ -5,20 +5,19 @@ import math
 import numpy as np
 import torch
 
-from deepbilevel_lab.data.augment import Recipe
 from deepbilevel_lab.data.augmentation import (
     CenterCrop,
     HorizontalFlip,
     PadAndCrop,
-    RandomBrightness,
     RandomContrast,
     Standardize,
     ToUnit,
 )
+from deepbilevel_lab.data.recipes import Recipe
 
 GEOMETRY = [PadAndCrop(padding=4, size=29), CenterCrop(28), HorizontalFlip()]
-INTENSITY = [RandomContrast(), RandomBrightness(), Standardize(), ToUnit()]
-RANDOM = [PadAndCrop(padding=4, size=29), HorizontalFlip(), RandomContrast(), RandomBrightness()]
+INTENSITY = [RandomContrast(), Standardize(), ToUnit()]
+RANDOM = [PadAndCrop(padding=4, size=29), HorizontalFlip(), RandomContrast()]
 STEPS = [*GEOMETRY, *INTENSITY]
 SIZES = {"none": 32, "cifarnet": 28, "inception": 29, "inception-28": 28, "pixel-permutation": 29}
 SIZES |= {"preact": 32, "preact-cifar100": 32, "imagenet": 32}

@@ -11,7 +11,6 @@ from deepbilevel_lab.data.augmentation import (
     HorizontalFlip,
     NormalizeChannels,
     PadAndCrop,
-    RandomBrightness,
     RandomContrast,
     Standardize,
     ToUnit,
@@ -102,16 +101,6 @@ def test_contrast_moves_all_channels_of_an_image_by_one_factor_between_the_limit
     assert chi_square(np.histogram(factors, bins=10, range=(0.2, 1.8))[0]) < 27.9  # 9 degrees of freedom
 
 
-def test_brightness_adds_one_number_per_image_up_to_the_limit_either_way():
-    images = photos(2000, height=4, width=4)
-    added = RandomBrightness(63)(images, seeded()) - images
-    deltas = added[:, 0, 0, 0]
-    torch.testing.assert_close(added, deltas[:, None, None, None].expand_as(added), atol=1e-4, rtol=0)
-    assert -63 <= deltas.min() < -62.5
-    assert 62.5 < deltas.max() <= 63
-    assert chi_square(np.histogram(deltas.numpy(), bins=10, range=(-63, 63))[0]) < 27.9
-
-
 def test_standardising_gives_the_numbers_of_tensorflows_documentation():
     # Its example is one image of 2 x 2 pixels and three channels, channels last.
     image = torch.arange(1, 13, dtype=torch.uint8).reshape(1, 2, 2, 3).permute(0, 3, 1, 2)
@@ -138,13 +127,6 @@ def test_standardising_equals_the_textbook_image_by_image(scale):
     images = photos(20, height=7, width=9).float() / 255 * scale + scale
     expected = np.stack([standardize_slowly(image) for image in images.numpy()])
     np.testing.assert_allclose(Standardize()(images).numpy(), expected, atol=2e-5)
-
-
-def test_brightness_makes_no_difference_to_what_is_standardised():
-    images = photos()
-    bright = RandomBrightness(63)(images, seeded())
-    assert (bright - images).abs().min() > 0.1
-    torch.testing.assert_close(Standardize()(bright), Standardize()(images), atol=2e-5, rtol=0)
 
 
 def test_bytes_are_scaled_to_the_unit_interval_and_floats_are_there_already():

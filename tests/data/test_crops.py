@@ -9,7 +9,6 @@ from PIL import Image
 
 from deepbilevel_lab.data.decode import (
     decode_rgb,
-    random_crop,
     random_flip,
     random_resized_crop,
     resize_and_center_crop,
@@ -157,16 +156,6 @@ def test_random_places_after_resizing_are_uniform():
     assert chi_square(tops, 0, 1) < UNLIKELY
 
 
-def test_a_random_crop_copies_pixels_from_every_place_equally_often():
-    image, generator = photo(12, 11), seeded()
-    pixels = to_tensor(image)
-    places = {pixels[:, y : y + 8, x : x + 8].numpy().tobytes(): (x, y) for x in range(5) for y in range(4)}
-    counts = dict.fromkeys(places.values(), 0)
-    for _ in range(2000):
-        counts[places[random_crop(image, 8, generator=generator).numpy().tobytes()]] += 1
-    assert sum((count - 100) ** 2 / 100 for count in counts.values()) < 43.8  # 19 degrees of freedom
-
-
 def test_a_flip_mirrors_every_second_image_left_to_right():
     image, generator = torch.arange(12, dtype=torch.uint8).reshape(3, 2, 2), seeded()
     mirrored = 0
@@ -181,7 +170,6 @@ def test_a_flip_mirrors_every_second_image_left_to_right():
 CROPS = {
     "random_resized_crop": lambda image, generator: random_resized_crop(image, 7, generator=generator),
     "resize_and_random_crop": lambda image, generator: resize_and_random_crop(image, 20, 7, generator=generator),
-    "random_crop": lambda image, generator: random_crop(image, 7, generator=generator),
 }
 
 
@@ -214,8 +202,6 @@ def test_as_many_numbers_are_drawn_for_one_image_as_for_another(crop):
     ("make", "message"),
     [
         (lambda: decode_rgb(b"", needed_side=0), "needed_side must be at least 1 pixel, got 0; None decodes at full"),
-        (lambda: random_crop(photo(), 31), "size must be at most that of the image, 40 x 30, got 31; crop less, or"),
-        (lambda: random_crop(photo(), 0), "size must be at least 1 pixel, got 0"),
         (lambda: random_resized_crop(photo(), 0), "size must be at least 1 pixel, got 0"),
         (lambda: random_resized_crop(photo(), 8, area=(0, 1)), r"area must be two shares .* got \(0, 1\)"),
         (lambda: random_resized_crop(photo(), 8, area=(30, 100)), r"area must be two shares .* got \(30, 100\)"),

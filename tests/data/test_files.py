@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from deepbilevel_lab.data import load_data
 from deepbilevel_lab.data.decode import random_resized_crop
-from deepbilevel_lab.data.voc import CLASS_NAMES as OBJECTS
+from deepbilevel_lab.data.image_files import VOC_CLASSES as OBJECTS
 from tests.data.layouts import write
 
 

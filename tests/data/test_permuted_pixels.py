@@ -5,10 +5,7 @@ import math
 import pytest
 import torch
 
-from deepbilevel_lab.data.augmentation import (
-    permute_pixels,
-)
-from deepbilevel_lab.data.augmentation.permutation import pixel_order
+from deepbilevel_lab.data.permutation import permute_pixels, pixel_order
 from tests.data.steps import chi_square, photos
 
 
@@ -74,7 +71,7 @@ def test_orders_equal_the_textbook_generator(seed):
 
 def test_the_generator_is_splitmix64():
     # The first numbers of its stream from state 1234567, as its published test vectors give them.
-    from deepbilevel_lab.data.augmentation.permutation import _GOLDEN, _mix
+    from deepbilevel_lab.data.permutation import _GOLDEN, _mix
 
     numbers = _mix(1234567 + _GOLDEN * torch.arange(1, 4))
     assert [number % 2**64 for number in numbers.tolist()] == [

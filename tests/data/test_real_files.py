@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from deepbilevel_lab.data import load_data
-from deepbilevel_lab.data.clothing1m import load_clothing1m
+from deepbilevel_lab.data.image_files import load_clothing1m
 from tests.contracts.data import assert_images_can_be_read, assert_is_a_data_set
 from tests.data.test_files import assert_voc_lists_agree_with_annotations
 

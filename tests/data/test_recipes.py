@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from deepbilevel_lab.data.augment import CIFAR10_CHANNELS, CIFAR100_CHANNELS, RECIPES, find_recipe, permuted, preact
-from deepbilevel_lab.data.augmentation import (
-    permute_pixels,
-)
+from deepbilevel_lab.data.permutation import permute_pixels
+from deepbilevel_lab.data.recipes import CIFAR10_CHANNELS, CIFAR100_CHANNELS, RECIPES, find_recipe, permuted, preact
 from tests.data.steps import SIZES, apply, photos, seeded, standardize_slowly
 
 

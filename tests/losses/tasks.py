@@ -3,7 +3,9 @@
 import torch
 from torch import nn
 
-from deepbilevel_lab.losses import Task
+from deepbilevel_lab.losses import LOSSES, ObjectiveSpec, Task
+
+PURE_LOSSES = {kind: spec for kind, spec in LOSSES.items() if not issubclass(spec, ObjectiveSpec)}
 
 
 class Shown(nn.Module):

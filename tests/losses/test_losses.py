@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from deepbilevel_lab.losses import (
-    PURE_LOSSES,
     CrossEntropy,
     GeneralizedCrossEntropy,
     HardBootstrap,
@@ -18,6 +17,7 @@ from deepbilevel_lab.losses import (
 )
 from deepbilevel_lab.losses.pure import multi_label_loss
 from deepbilevel_lab.specs import SpecError
+from tests.losses.tasks import PURE_LOSSES
 
 every_loss = pytest.mark.parametrize("loss", [kind() for kind in PURE_LOSSES.values()], ids=PURE_LOSSES)
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from deepbilevel_lab.losses import PURE_LOSSES, CrossEntropy, Mixup
+from deepbilevel_lab.losses import CrossEntropy, Mixup
+from tests.losses.tasks import PURE_LOSSES
 
 
 class Fixed:

@@ -37,7 +37,7 @@ def test_responses_are_normalised_between_relu_and_pool_of_the_first_two_convolu
     block = ["Conv2d", "ReLU", "ResponseNorm", "MaxPool2d"]
     assert names == [*block, *block, *["Conv2d", "ReLU"] * 3, "MaxPool2d"]
     norms = [layer for layer in network.features if type(layer).__name__ == "ResponseNorm"]
-    assert [(norm.window, norm.alpha, norm.k) for norm in norms] == [(5, 1e-4, 1.0)] * 2
+    assert [(norm.window, norm.alpha) for norm in norms] == [(5, 1e-4)] * 2
 
 
 def test_dropout_precedes_the_last_two_fully_connected_layers(network):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from deepbilevel_lab.networks.batch_norm import ShiftBatchNorm2d
+from deepbilevel_lab.networks.layers import ShiftBatchNorm2d
 
 
 def test_the_shift_is_the_only_parameter():

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from deepbilevel_lab.networks import inception, inception_half, inception_zhang
-from deepbilevel_lab.networks.batch_norm import ShiftBatchNorm2d
 from deepbilevel_lab.networks.inception import DownModule, InceptionModule
+from deepbilevel_lab.networks.layers import ShiftBatchNorm2d
 
 both_versions = pytest.mark.parametrize("build", [inception, inception_zhang])
 

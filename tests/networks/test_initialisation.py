@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from deepbilevel_lab.networks.initialisation import fill_he_normal, fill_normal, fill_truncated_normal
+from deepbilevel_lab.networks.layers import fill_he_normal, fill_normal, fill_truncated_normal
 
 
 def test_nothing_lies_beyond_two_standard_deviations_of_a_truncated_normal():

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepbilevel_lab.networks.padding import SameConv2d, SameMaxPool2d, same_padding
+from deepbilevel_lab.networks.layers import SameConv2d, SameMaxPool2d, same_padding
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_the_ends_of_the_random_numbers_give_labels_that_are_possible(monkeypatc
         def random_sample(self, size):
             return np.array([0.0, np.nextafter(1, 0)])
 
-    monkeypatch.setattr("deepbilevel_lab.noise.matrix.random_numbers", lambda _: Ends())
+    monkeypatch.setattr("deepbilevel_lab.noise.flips.random_numbers", lambda _: Ends())
     assert flip_by_matrix([0, 0], [row, *np.eye(4)[1:]], seed=0).labels.tolist() == [lowest, highest]
 
 

@@ -13,7 +13,7 @@ from deepbilevel import Bilevel
 from deepbilevel.one_pass.outer_products import OuterProducts
 from deepbilevel.one_pass.passes import run_in_one_pass
 from deepbilevel.rules.exact import ExactBilevel
-from deepbilevel_lab.networks.batch_norm import ShiftBatchNorm2d
+from deepbilevel_lab.networks.layers import ShiftBatchNorm2d
 from tests.contracts.loop import by, every_step
 from tests.models import build, flat_grad, images
 

@@ -10,8 +10,8 @@ import torch
 from deepbilevel.rules.average import Sgd
 from deepbilevel_lab.training import default_spec
 from deepbilevel_lab.training.build import build
-from deepbilevel_lab.training.groups import GroupSpec
 from deepbilevel_lab.training.loop import TrainingLoop
+from deepbilevel_lab.training.spec import GroupSpec
 from deepbilevel_paper import find_experiment
 from deepbilevel_paper.estimate import Probe, evaluated_images, sample_visits
 from deepbilevel_paper.made_data import make_data

@@ -13,7 +13,7 @@ from deepbilevel_lab.training.other_runs import needs
 from deepbilevel_lab.training.schedules import Exponential, Linear, Phases, Steps
 from deepbilevel_paper import EXPERIMENTS, Cell, find_experiment, runs_of
 from deepbilevel_paper.estimate import sample_visits
-from deepbilevel_paper.sizes import trained_images
+from deepbilevel_paper.recipes import trained_images
 
 SIZES = {
     "table1": 24,

@@ -7,7 +7,7 @@ import torch
 from deepbilevel_lab.data import load_data
 from deepbilevel_paper import EXPERIMENTS
 from deepbilevel_paper.made_data import make_data, make_picture
-from deepbilevel_paper.needed_data import data_sets_of, missing_data, specs_of
+from deepbilevel_paper.needed_data import missing_data, specs_of
 from deepbilevel_paper.scale import SMOKE
 
 NAMES = ("cifar10", "cifar100", "voc2007", "imagenet", "clothing1m")
@@ -21,7 +21,7 @@ def root(tmp_path_factory):
 
 
 def test_all_data_sets_of_the_paper_can_be_made(root):
-    assert {name for each in EXPERIMENTS.values() for name in data_sets_of(each)} == set(NAMES)
+    assert {spec.data.name for each in EXPERIMENTS.values() for spec in specs_of(each)} == set(NAMES)
     pretrained = "ResNet-50 trained on ImageNet"
     for experiment in EXPERIMENTS.values():
         assert {each.name for each in missing_data(specs_of(experiment), root)} <= {pretrained}

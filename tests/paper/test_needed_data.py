@@ -4,7 +4,7 @@ import pytest
 
 from deepbilevel_paper import find_experiment
 from deepbilevel_paper.made_data import make_data
-from deepbilevel_paper.needed_data import data_sets_of, missing_data, specs_of
+from deepbilevel_paper.needed_data import missing_data, specs_of
 
 
 def names(experiment, folder):
@@ -13,11 +13,6 @@ def names(experiment, folder):
 
 def remedy(experiment, folder):
     return " ".join(each.remedy for each in missing_data(specs_of(find_experiment(experiment)), folder))
-
-
-def test_data_sets_of_experiments():
-    assert data_sets_of(find_experiment("table1")) == ["cifar10"]
-    assert data_sets_of(find_experiment("comparison-40")) == ["cifar10", "cifar100"]
 
 
 def test_everything_is_missing_from_an_empty_folder(tmp_path):

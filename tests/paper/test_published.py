@@ -5,7 +5,9 @@ from collections import Counter
 import pytest
 
 from deepbilevel_paper import EXPERIMENTS
-from deepbilevel_paper.published import ALL, CLOTHING1M, COMPARISON_40, IMAGENET, PIXEL_PERMUTATION, TABLE_1
+from deepbilevel_paper.published import CLOTHING1M, COMPARISON_40, IMAGENET, PIXEL_PERMUTATION, TABLE_1
+
+ALL = (*TABLE_1, *PIXEL_PERMUTATION, *COMPARISON_40, *IMAGENET, *CLOTHING1M)
 
 
 @pytest.mark.parametrize(
@@ -14,7 +16,6 @@ from deepbilevel_paper.published import ALL, CLOTHING1M, COMPARISON_40, IMAGENET
 )
 def test_every_printed_number_is_there(table, num_figures):
     assert sum(each.num_figures for each in table) == num_figures
-    assert set(table) <= set(ALL)
     assert max(Counter((each.row, each.column) for each in table).values()) == 1
 
 

@@ -10,6 +10,16 @@ from deepbilevel_paper import EXPERIMENTS, SCALES, find_experiment, find_scale
 from deepbilevel_paper.estimate import sample_visits
 from deepbilevel_paper.scale import COMPACT, PAPER, SMOKE
 
+REDUCED = {"data.limit", "data.test_limit", "epochs", "evaluate_every"}
+# The fields of a run that may differ from the paper's; ids of runs that are needed differ with them.
+CHANGES = {
+    "paper": set(),
+    "compact": REDUCED | {"network.name", "schedule.factor_per_epoch"},
+    "smoke": REDUCED
+    | {"group.batch_size", "group.on_rare", "network.name", "network.weights", "data.recipe", "data.view"}
+    | {"data.test_crops", "optimizer.lr", "optimizer.arguments"},
+}
+
 
 def flat(plain, key=""):
     """Return the fields of a spec by their dotted names."""
@@ -40,17 +50,17 @@ def pairs(experiment, scale):
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
-def test_a_scale_changes_what_it_declares_and_nothing_else(experiment, scale):
+def test_a_scale_changes_what_it_may_and_nothing_else(experiment, scale):
     for paper, own in pairs(experiment, scale):
-        assert differences(paper, own) <= scale.changes
+        assert differences(paper, own) <= CHANGES[scale.name]
 
 
 @pytest.mark.parametrize("scale", [COMPACT, SMOKE], ids=["compact", "smoke"])
-def test_what_a_scale_declares_it_also_changes_somewhere(scale):
+def test_what_a_scale_may_change_it_changes_somewhere(scale):
     changed = {
         name for experiment in EXPERIMENTS.values() for pair in pairs(experiment, scale) for name in differences(*pair)
     }
-    assert changed == scale.changes
+    assert changed == CHANGES[scale.name]
 
 
 @pytest.mark.parametrize("scale", SCALES)

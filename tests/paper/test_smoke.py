@@ -13,7 +13,7 @@ from deepbilevel_lab.training.loop import TrainingLoop
 from deepbilevel_lab.training.other_runs import RunsBeside
 from deepbilevel_paper import EXPERIMENTS, find_experiment, runs_of
 from deepbilevel_paper.made_data import make_data
-from deepbilevel_paper.needed_data import data_sets_of
+from deepbilevel_paper.needed_data import specs_of
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ QUICK = {"pixel-permutation", "imagenet", "clothing1m", "voc2007"}
 def test_every_row_and_column_comes_to_its_end(name, folders):
     out, data_dir = folders
     experiment = find_experiment(name)
-    make_data(data_dir, data_sets_of(experiment))
+    make_data(data_dir, {spec.data.name for spec in specs_of(experiment)})
     chosen = list(all_but_the_middle(experiment.cells("smoke")))
     for spec in runs_of(chosen):
         record = train(spec, out=out, data_dir=data_dir)
@@ -103,7 +103,7 @@ def test_a_network_can_learn_from_made_images(folders):
 def test_the_papers_own_networks_take_a_step(name, row, folders, tmp_path):
     """At the scale ``smoke`` another network stands in for the large ones; this is one step of theirs."""
     _, data_dir = folders
-    make_data(data_dir, data_sets_of(find_experiment(name)))
+    make_data(data_dir, {spec.data.name for spec in specs_of(find_experiment(name))})
     cell = next(cell for cell in find_experiment(name).cells() if cell.row == row)
     group = replace(cell.spec.group, num_batches=2, batch_size=2, on_rare="repeat")
     spec = replace(cell.spec, data=replace(cell.spec.data, limit=40), group=group)

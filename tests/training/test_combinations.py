@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from deepbilevel.rules.catalog import RULES
-from deepbilevel_lab.losses import LOSSES, PURE_LOSSES, ObjectiveSpec
+from deepbilevel_lab.losses import LOSSES, ObjectiveSpec
 from deepbilevel_lab.specs import SpecError, with_value
 from deepbilevel_lab.training.build import build
 from deepbilevel_lab.training.defaults import default_spec
 from deepbilevel_lab.training.loop import TrainingLoop
+from tests.losses.tasks import PURE_LOSSES
 
 MIXINGS = [None, "mixup"]
 CONTROLS = [f'{{"kind": "bilevel", "weighting": "{name}"}}' for name in ("absolute", "clipped", "random", "cosine")]

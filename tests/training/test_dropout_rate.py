@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from deepbilevel_lab.networks import NETWORKS
-from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.networks.catalog import NetworkSpec
 from deepbilevel_lab.training.build import make_model
 from deepbilevel_lab.training.model_file import load_model, save_model
 from tests.training.test_combinations import digits

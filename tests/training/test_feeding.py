@@ -10,7 +10,7 @@ from PIL import Image
 
 from deepbilevel import MatchedGroups
 from deepbilevel_lab.data import ImagesOnDisk
-from deepbilevel_lab.data.augment import find_recipe
+from deepbilevel_lab.data.recipes import find_recipe
 from deepbilevel_lab.data.views import RandomArea
 from deepbilevel_lab.training import feeding
 from deepbilevel_lab.training.feeding import Feed

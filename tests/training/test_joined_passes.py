@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from deepbilevel.rules.catalog import RULES
-from deepbilevel_lab.losses import PURE_LOSSES
 from deepbilevel_lab.specs import SpecError
 from deepbilevel_lab.training.spec import RunSpec
+from tests.losses.tasks import PURE_LOSSES
 from tests.training.test_combinations import CONTROLS, MIXINGS, digits, started
 from tests.training.test_cross_validated_runs import assert_resumed_is_unbroken
 from tests.training.test_packing import same

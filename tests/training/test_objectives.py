@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from deepbilevel_lab.losses import LOSSES, ObjectiveSpec
-from deepbilevel_lab.losses.features import last_linear, with_features
+from deepbilevel_lab.losses.objective import last_linear, with_features
 from deepbilevel_lab.networks.catalog import NETWORKS, build_network
 from deepbilevel_lab.training.checkpoints import Checkpoints
 from deepbilevel_lab.training.loop import DivergedError

@@ -15,9 +15,9 @@ from deepbilevel_lab.specs import SpecError
 from deepbilevel_lab.training import RunFolder, default_spec, train
 from deepbilevel_lab.training.build import build, load_sets
 from deepbilevel_lab.training.folder import find_runs
-from deepbilevel_lab.training.groups import GroupSpec
 from deepbilevel_lab.training.loop import TrainingLoop
 from deepbilevel_lab.training.other_runs import RunsBeside, in_order, needs
+from deepbilevel_lab.training.spec import GroupSpec
 
 # A network that has hardly learned may predict some class too rarely for a group.
 SPEC = replace(default_spec("digits"), epochs=1, threads=1, device="cpu", group=GroupSpec(4, 8, on_rare="repeat"))

@@ -20,17 +20,17 @@ from deepbilevel.rules.k_fold import KFoldBilevel
 from deepbilevel.rules.median_of_three import MedianOfThree
 from deepbilevel.rules.momentum import MomentumBilevel
 from deepbilevel_lab.data.catalog import DATA_SETS
-from deepbilevel_lab.losses import LOSSES, PURE_LOSSES, GeneralizedCrossEntropy, LabelSmoothing, Mixup
+from deepbilevel_lab.losses import LOSSES, GeneralizedCrossEntropy, LabelSmoothing, Mixup
 from deepbilevel_lab.networks.catalog import NETWORKS
 from deepbilevel_lab.noise import NoiseSpec
 from deepbilevel_lab.specs import SpecError, canonical_json, from_plain, to_plain, with_value
 from deepbilevel_lab.training.defaults import best_device, default_spec, usual_threads
 from deepbilevel_lab.training.folder import RunFolder
-from deepbilevel_lab.training.groups import GroupSpec
 from deepbilevel_lab.training.optimizers import OptimizerSpec
 from deepbilevel_lab.training.schedules import Constant, Exponential, Linear, Phases, Steps
-from deepbilevel_lab.training.spec import RunSpec
+from deepbilevel_lab.training.spec import GroupSpec, RunSpec
 from deepbilevel_lab.training.spec_files import load_spec, save_spec
+from tests.losses.tasks import PURE_LOSSES
 
 INCEPTIONS = ("inception", "inception_half", "inception_zhang")
 LARGE, SMALL = {"alexnet", "resnet50"}, {"cifarnet", *INCEPTIONS, "preact_resnet18"}

@@ -33,7 +33,7 @@ def list_data() -> None:
     from rich.table import Table
 
     from deepbilevel_lab.data import DATA_SETS
-    from deepbilevel_lab.data.human_labels import label_sets
+    from deepbilevel_lab.data.cifar import label_sets
 
     table = Table("name", "what it is", "splits", "other labels", "fetched for you")
     for name, entry in DATA_SETS.items():

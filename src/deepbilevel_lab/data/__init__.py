@@ -1,9 +1,9 @@
 """Data sets: images with labels, read from the layouts in which they are published."""
 
-from deepbilevel_lab.data.augment import RECIPES, Recipe, find_recipe
 from deepbilevel_lab.data.catalog import DATA_SETS, load_data
 from deepbilevel_lab.data.digits import Digits, load_digits
 from deepbilevel_lab.data.image_set import ImageSet, ImagesInMemory, ImagesOnDisk
+from deepbilevel_lab.data.recipes import RECIPES, Recipe, find_recipe
 
 __all__ = [
     "DATA_SETS",

@@ -1,19 +1,22 @@
-"""The catalog of data sets: one name, one way to load it, and what to do when it is not there."""
+"""The catalog of data sets: everything that is known of one before it is read, and how to read it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from deepbilevel.checks import choose
-from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, CifarRelease, load_cifar
-from deepbilevel_lab.data.clothing1m import SPLITS as CLOTHING_SPLITS
-from deepbilevel_lab.data.clothing1m import load_clothing1m
+from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, CifarRelease, label_sets, load_cifar, load_human_labels
 from deepbilevel_lab.data.digits import load_digits_split
-from deepbilevel_lab.data.folders import load_csv, load_folder, load_imagenet
-from deepbilevel_lab.data.human_labels import label_sets, load_human_labels
+from deepbilevel_lab.data.image_files import (
+    CLOTHING_SPLITS,
+    load_clothing1m,
+    load_csv,
+    load_folder,
+    load_imagenet,
+    load_voc2007,
+)
 from deepbilevel_lab.data.image_set import ImageSet
-from deepbilevel_lab.data.voc import load_voc2007
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,11 @@ class DataEntry:
         image_shape: channels, height and width where all images have the same; the others are files to be decoded.
         test_split: the part that is tested on; where there is none, a share of the images is set aside.
         multi_label: whether an image can have several labels.
+        num_images: how many images each split has, where that is published.
+        signs: places under the directory that show that the data set is there; of each group of alternatives, one
+            must exist.
+        remedy: how to get it; ``{dir}`` stands for the directory.
+        network: the name of the network it is usually trained with.
     """
 
     description: str
@@ -37,11 +45,19 @@ class DataEntry:
     image_shape: tuple[int, int, int] | None = None
     test_split: str | None = None
     multi_label: bool = False
+    num_images: Mapping[str, int] = field(default_factory=dict[str, int])
+    signs: tuple[tuple[str, ...], ...] = ()
+    remedy: str = ""
+    network: str = "cifarnet"
 
     @property
     def own(self) -> bool:
         """Whether these are the user's own images, so that only their place says which they are."""
         return self.test_split is None
+
+    def is_in(self, directory: Path) -> bool:
+        """Whether a directory holds it; files are looked for and not opened."""
+        return all(any((directory / place).exists() for place in places) for places in self.signs)
 
 
 def _ignoring_split(load: Callable[[Path], ImageSet]) -> Callable[[Path, str], ImageSet]:
@@ -49,8 +65,17 @@ def _ignoring_split(load: Callable[[Path], ImageSet]) -> Callable[[Path, str], I
 
 
 def _cifar(description: str, release: CifarRelease) -> DataEntry:
-    load = partial(load_cifar, release)
-    return DataEntry(description, ("train", "test"), load, release, image_shape=(3, 32, 32), test_split="test")
+    return DataEntry(
+        description,
+        ("train", "test"),
+        partial(load_cifar, release),
+        release,
+        image_shape=(3, 32, 32),
+        test_split="test",
+        num_images={"train": 50_000, "test": 10_000},
+        signs=((f"{release.folder}/{release.meta_file}", release.meta_file),),
+        remedy=f"deepbilevel data fetch {release.name} --dir {{dir}}",
+    )
 
 
 DATA_SETS: dict[str, DataEntry] = {
@@ -60,6 +85,8 @@ DATA_SETS: dict[str, DataEntry] = {
         load_digits_split,
         image_shape=(1, 8, 8),
         test_split="test",
+        num_images={"train": 1_347, "test": 450},
+        network="digit_cnn",
     ),
     "cifar10": _cifar("60,000 32x32 images, 10 classes", CIFAR10),
     "cifar100": _cifar("the same in 100 classes", CIFAR100),
@@ -69,10 +96,34 @@ DATA_SETS: dict[str, DataEntry] = {
         load_voc2007,
         test_split="test",
         multi_label=True,
+        num_images={"trainval": 5_011, "test": 4_952},
+        signs=(tuple(f"{root}ImageSets/Main/dog_test.txt" for root in ("VOCdevkit/VOC2007/", "VOC2007/", "")),),
+        remedy="fetch VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar from "
+        "http://host.robots.ox.ac.uk/pascal/VOC/voc2007; unpack both in {dir}",
+        network="alexnet",
     ),
-    "imagenet": DataEntry("ImageNet, a folder per wnid", ("train", "val"), load_imagenet, test_split="val"),
+    "imagenet": DataEntry(
+        "ImageNet, a folder per wnid",
+        ("train", "val"),
+        load_imagenet,
+        test_split="val",
+        num_images={"train": 1_281_167, "val": 50_000},
+        signs=(("train",), ("val",)),
+        remedy="fetch ILSVRC2012 from https://image-net.org, which asks for an account; unpack the training images "
+        "into {dir}/train/<wnid>/ and sort the validation images into {dir}/val/<wnid>/",
+        network="alexnet",
+    ),
     "clothing1m": DataEntry(
-        "Clothing1M, noisy and clean labels", CLOTHING_SPLITS, load_clothing1m, test_split="clean_test"
+        "Clothing1M, noisy and clean labels",
+        CLOTHING_SPLITS,
+        load_clothing1m,
+        test_split="clean_test",
+        # As in the lists that are given out; the paper rounds them.
+        num_images={"noisy_train": 1_000_000, "clean_train": 47_570, "clean_val": 14_313, "clean_test": 10_526},
+        signs=(("noisy_train_key_list.txt",), ("clean_test_key_list.txt",), ("images",)),
+        remedy="its authors give it out on request (https://github.com/Cysu/noisy_label); unpack its lists and images "
+        "in {dir}",
+        network="resnet50",
     ),
     "folder": DataEntry("your images, a folder per class", ("all",), _ignoring_split(load_folder)),
     "csv": DataEntry("your images, a table path,label[,clean_label]", ("all",), _ignoring_split(load_csv)),

@@ -1,8 +1,9 @@
-"""CIFAR-10 and CIFAR-100 from their published python archives.
+"""CIFAR-10 and CIFAR-100 from their published python archives, and the human labels of CIFAR-10N and CIFAR-100N.
 
 This module knows the archives' layout and checksums; how files are fetched is ``download.py``. Made images in the same
 layout, for trying things out, are read where their folder says that it holds such: a list of its own checksums lies in
-it, and the names of its classes say so too. Nothing published is ever read without its published checksum.
+it, and the names of its classes say so too. Nothing published is ever read without its published checksum. Human labels
+are what people answered when they were asked to label CIFAR's training images again.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from deepbilevel_lab.data.download import Archive
@@ -69,6 +71,23 @@ CIFAR100 = CifarRelease(
     meta_file="meta",
     class_names_key=b"fine_label_names",
 )
+
+# Our name of a label set -> the names it has in files.
+_SPELLINGS: dict[str, dict[str, tuple[str, ...]]] = {
+    "cifar10": {
+        "aggre": ("aggre", "aggre_label"),
+        "random1": ("random1", "random_label1"),
+        "random2": ("random2", "random_label2"),
+        "random3": ("random3", "random_label3"),
+        "worst": ("worst", "worse_label"),
+    },
+    "cifar100": {"noisy_fine": ("noisy_fine", "noisy_label")},
+}
+_HUMAN_CLEAN = ("clean", "clean_label")
+_HUMAN_FILES = {
+    "cifar10": ("cifar-10n/labels.npz", "CIFAR-10_human.pt", "cifar-10n/CIFAR-10_human.pt"),
+    "cifar100": ("cifar-100n/labels.npz", "CIFAR-100_human.pt", "cifar-100n/CIFAR-100_human.pt"),
+}
 
 
 def load_cifar(release: CifarRelease, directory: Path, split: str) -> ImagesInMemory:
@@ -129,8 +148,52 @@ def _read_checked(release: CifarRelease, folder: Path, name: str, made: Mapping[
     return read_batch(content, path)
 
 
-def _images(batch: dict[bytes, Any], folder: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _images(batch: dict[bytes, Any], folder: Path) -> npt.NDArray[np.uint8]:
     pixels = batch.get(b"data")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (3072,):
         raise ValueError(f"{folder} holds a batch without 32x32 colour images; download the data set again")
     return pixels.reshape(-1, 3, 32, 32)
+
+
+def label_sets(data_set: str) -> tuple[str, ...]:
+    """Return the names of the human label sets of a data set."""
+    return tuple(_SPELLINGS.get(data_set, ()))
+
+
+def load_human_labels(data_set: str, directory: Path, label_set: str, clean_labels: torch.Tensor) -> torch.Tensor:
+    """Return a human label set, after checking that its order is that of ``clean_labels``."""
+    path = next((directory / name for name in _HUMAN_FILES[data_set] if (directory / name).is_file()), None)
+    if path is None:
+        raise FileNotFoundError(
+            f"the human labels of {data_set} are not in {directory} (looked for {', '.join(_HUMAN_FILES[data_set])}); "
+            "their authors publish them as CIFAR-N: put the file there"
+        )
+    arrays = _read_label_file(path)
+    clean = _pick_labels(arrays, _HUMAN_CLEAN, path)
+    if not np.array_equal(clean, clean_labels.numpy()):
+        raise ValueError(f"{path} is in another order than the images of {data_set}, or of another data set")
+    chosen = _pick_labels(arrays, _SPELLINGS[data_set][label_set], path)
+    if len(chosen) != len(clean):
+        raise ValueError(f"{path} has {len(chosen)} labels in {label_set!r} for {len(clean)} images")
+    return torch.from_numpy(chosen)
+
+
+def _read_label_file(path: Path) -> dict[str, Any]:
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                return dict(file)
+        # The published .pt holds numpy arrays; these names, and no others, may be called while it is read.
+        reconstruct = np.empty(0).__reduce__()[0]
+        names: list[Any] = [reconstruct, np.ndarray, np.dtype, *(type(np.dtype(kind)) for kind in ("i8", "i4", "u1"))]
+        with torch.serialization.safe_globals(names):
+            return torch.load(path, weights_only=True)
+    except Exception as error:  # damaged files raise whatever their reader stumbles over
+        raise ValueError(f"{path} cannot be read as human labels ({error}); fetch it again") from error
+
+
+def _pick_labels(arrays: dict[str, Any], spellings: tuple[str, ...], path: Path) -> npt.NDArray[np.int64]:
+    for name in spellings:
+        if name in arrays:
+            return np.asarray(arrays[name]).astype(np.int64)
+    raise ValueError(f"{path} has no labels named {' or '.join(spellings)}, only {', '.join(map(str, arrays))}")

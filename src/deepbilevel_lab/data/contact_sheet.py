@@ -13,6 +13,8 @@ from deepbilevel_lab.data.image_set import ImageSet
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+_PER_CLASS = 8
+_MOST_CLASSES = 20
 _TILE = 72
 _GAP = 6
 _NAME_WIDTH = 150
@@ -20,29 +22,27 @@ _CAPTION = 14
 _WRONG = (200, 60, 0)  # also said in words, for those who do not see the colour
 
 
-def draw_contact_sheet(
-    data: ImageSet, path: Path, *, per_class: int = 8, most_classes: int = 20, seed: int = 0
-) -> None:
+def draw_contact_sheet(data: ImageSet, path: Path) -> None:
     """Write a PNG with a row per class: images that carry its label, chosen at random.
 
     Where clean labels are known, an image whose label is wrong is framed and captioned with what it really is. Of more
-    than ``most_classes`` classes an even selection is shown.
+    than 20 classes an even selection is shown.
     """
     from PIL import Image, ImageDraw, ImageFont
 
-    step = math.ceil(data.num_classes / most_classes)
+    step = math.ceil(data.num_classes / _MOST_CLASSES)
     shown = range(0, data.num_classes, step)
-    width = _NAME_WIDTH + per_class * (_TILE + _GAP) + _GAP
+    width = _NAME_WIDTH + _PER_CLASS * (_TILE + _GAP) + _GAP
     row_height = _TILE + _CAPTION + _GAP
     sheet = Image.new("RGB", (width, len(shown) * row_height + _GAP), "white")
     pen = ImageDraw.Draw(sheet)
     font, small = ImageFont.load_default(13), ImageFont.load_default(10)
-    random = np.random.RandomState(seed)
+    random = np.random.RandomState(0)
     for row, label in enumerate(shown):
         top = _GAP + row * row_height
         pen.text((_GAP, top + _TILE / 2 - 8), _shorten(data.class_names[label], 20), fill="black", font=font)
         members = np.flatnonzero(_carries(data, label).numpy())
-        for column, index in enumerate(random.permutation(members)[:per_class].tolist()):
+        for column, index in enumerate(random.permutation(members)[:_PER_CLASS].tolist()):
             left = _NAME_WIDTH + column * (_TILE + _GAP)
             sheet.paste(_tile(data.read(index)), (left, top))
             if data.clean_labels is not None and data.clean_labels[index] != label:

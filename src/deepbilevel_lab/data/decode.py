@@ -126,20 +126,6 @@ def resize_and_random_crop(
     return _resample(image, side, side, at=(left, top), size=size)
 
 
-def random_crop(image: "Image", size: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Return a random ``[3, size, size]`` of the image's own pixels."""
-    _check_image(image)
-    _check_size("size", size)
-    if size > min(image.size):
-        raise ValueError(
-            f"size must be at most that of the image, {image.width} x {image.height}, got {size}; "
-            "crop less, or take resize_and_random_crop"
-        )
-    draws = torch.rand(2, generator=generator, dtype=torch.float64, device="cpu").tolist()
-    left, top = (int(draw * (side - size + 1)) for draw, side in zip(draws, image.size, strict=True))
-    return to_tensor(image.crop((left, top, left + size, top + size)))
-
-
 def random_flip(image: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return the image ``[3, H, W]`` mirrored left to right, with probability one half."""
     mirrored = torch.rand(1, generator=generator, dtype=torch.float32, device="cpu").item() < 0.5

@@ -1,7 +1,7 @@
 """Views: what is cut out of an image file and at which size, in training and in evaluation.
 
 A view knows one decoded image and draws from the generator it is given, and from nothing else: the same seed gives the
-same crop in whichever worker process it is made. What happens to whole batches of crops is ``augment.py``.
+same crop in whichever worker process it is made. What happens to whole batches of crops is ``recipes.py``.
 """
 
 from abc import ABC, abstractmethod

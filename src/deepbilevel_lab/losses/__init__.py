@@ -12,7 +12,6 @@ from deepbilevel_lab.losses.mixing import Mixup
 from deepbilevel_lab.losses.noise_layer import NoiseLayer
 from deepbilevel_lab.losses.objective import Objective, ObjectiveSpec, Task
 from deepbilevel_lab.losses.pure import (
-    PURE_LOSSES,
     CrossEntropy,
     GeneralizedCrossEntropy,
     HardBootstrap,
@@ -24,7 +23,6 @@ from deepbilevel_lab.losses.transition import BackwardCorrection, ForwardCorrect
 
 __all__ = [
     "LOSSES",
-    "PURE_LOSSES",
     "AuxiliaryImages",
     "BackwardCorrection",
     "CoTeaching",

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deepbilevel_lab.losses.features import last_linear, with_features
 from deepbilevel_lab.losses.objective import (
     Objective,
     ObjectiveSpec,
@@ -22,6 +21,8 @@ from deepbilevel_lab.losses.objective import (
     check_share,
     check_warm_up,
     epochs_of,
+    last_linear,
+    with_features,
 )
 from deepbilevel_lab.losses.transition import log_noisy
 from deepbilevel_lab.specs import SpecError, validate

@@ -5,10 +5,8 @@ mixing makes them; it returns the mean over images. It knows no network, and not
 remember or learn something are made by ``objective.py``.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -134,10 +132,6 @@ class GeneralizedCrossEntropy:
 
 
 PureLossSpec = CrossEntropy | LabelSmoothing | SoftBootstrap | HardBootstrap | GeneralizedCrossEntropy
-
-PURE_LOSSES: Mapping[str, type[PureLossSpec]] = MappingProxyType(
-    {member.kind: member for member in get_args(PureLossSpec)}
-)
 
 
 def multi_label_loss(scores: Tensor, labels: Tensor, difficult: Tensor | None = None) -> Tensor:

@@ -1,16 +1,17 @@
 """Networks, built from their number of classes alone, by name or by function."""
 
 from deepbilevel_lab.networks.alexnet import alexnet
-from deepbilevel_lab.networks.catalog import NETWORKS, NetworkEntry, build_network
+from deepbilevel_lab.networks.catalog import NETWORKS, NetworkEntry, NetworkSpec, build_network
 from deepbilevel_lab.networks.cifarnet import cifarnet
 from deepbilevel_lab.networks.digit_cnn import digit_cnn
 from deepbilevel_lab.networks.inception import inception, inception_half, inception_zhang
 from deepbilevel_lab.networks.preact_resnet import preact_resnet18
-from deepbilevel_lab.networks.resnet50 import load_resnet50, resnet50
+from deepbilevel_lab.networks.resnet50 import resnet50
 
 __all__ = [
     "NETWORKS",
     "NetworkEntry",
+    "NetworkSpec",
     "alexnet",
     "build_network",
     "cifarnet",
@@ -18,7 +19,6 @@ __all__ = [
     "inception",
     "inception_half",
     "inception_zhang",
-    "load_resnet50",
     "preact_resnet18",
     "resnet50",
 ]

@@ -7,9 +7,7 @@ of Caffe's ``bvlc_alexnet``, whose 227 the paper's image size is.
 
 from torch import Tensor, nn
 
-from deepbilevel_lab.networks.checks import ImageShape, check_images, check_num_classes
-from deepbilevel_lab.networks.initialisation import fill_normal
-from deepbilevel_lab.networks.response_norm import ResponseNorm
+from deepbilevel_lab.networks.layers import ImageShape, ResponseNorm, check_images, check_num_classes, fill_normal
 
 
 class AlexNet(nn.Module):

@@ -1,4 +1,4 @@
-"""Every network by name: what builds it, which images it takes, and where it comes from."""
+"""Every network by name, with what builds it and which images it takes; and the network of a run as a value."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,12 +8,14 @@ from torch import nn
 
 from deepbilevel.checks import choose
 from deepbilevel_lab.networks.alexnet import alexnet
-from deepbilevel_lab.networks.checks import ImageShape
 from deepbilevel_lab.networks.cifarnet import cifarnet
 from deepbilevel_lab.networks.digit_cnn import digit_cnn
 from deepbilevel_lab.networks.inception import inception, inception_half, inception_zhang
+from deepbilevel_lab.networks.layers import ImageShape
 from deepbilevel_lab.networks.preact_resnet import preact_resnet18
 from deepbilevel_lab.networks.resnet50 import resnet50
+from deepbilevel_lab.run_references import referred_run
+from deepbilevel_lab.specs import SpecError, validate
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,40 @@ def build_network(name: str, *, num_classes: int) -> nn.Module:
     Linear(in_features=192, out_features=100, bias=True)
     """
     return NETWORKS[choose("network", name, NETWORKS)].build(num_classes)
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A network of the catalog.
+
+    Attributes:
+        weights: what it starts from, if not from scratch: a file; ``data:<file>``, in the folder of the data sets;
+            or ``run:<id>``, the network of another run.
+        dropout: the share of numbers that dropout sets to zero, instead of the network's own.
+
+    >>> NetworkSpec("cifarnet", dropout=0.7)
+    NetworkSpec(name='cifarnet', weights=None, dropout=0.7)
+    """
+
+    name: str
+    weights: str | None = None
+    dropout: float | None = None
+
+    def __post_init__(self) -> None:
+        validate(self)
+        entry = NETWORKS[choose("network", self.name, NETWORKS)]
+        referred_run(self.weights, key="weights")
+        if self.dropout is None:
+            return
+        if not 0 <= self.dropout < 1:
+            raise SpecError(
+                f"dropout must be at least 0 and less than 1, which would drop everything, got {self.dropout}"
+            )
+        if not entry.has_dropout:
+            fitting = ", ".join(name for name, each in NETWORKS.items() if each.has_dropout)
+            raise SpecError(f"dropout {self.dropout} has no place in {self.name}; networks with dropout: {fitting}")
+
+    @classmethod
+    def parse(cls, text: str) -> "NetworkSpec":
+        """Read a name alone."""
+        return cls(text)

@@ -3,10 +3,15 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deepbilevel_lab.networks.checks import ImageShape, check_images, check_num_classes
-from deepbilevel_lab.networks.initialisation import fill_truncated_normal
-from deepbilevel_lab.networks.padding import SameConv2d, SameMaxPool2d
-from deepbilevel_lab.networks.response_norm import ResponseNorm
+from deepbilevel_lab.networks.layers import (
+    ImageShape,
+    ResponseNorm,
+    SameConv2d,
+    SameMaxPool2d,
+    check_images,
+    check_num_classes,
+    fill_truncated_normal,
+)
 
 
 class CifarNet(nn.Module):

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from deepbilevel_lab.networks.checks import ImageShape, check_images, check_num_classes
+from deepbilevel_lab.networks.layers import ImageShape, check_images, check_num_classes
 
 
 class DigitCnn(nn.Module):

@@ -6,10 +6,15 @@ Every convolution is convolution (no bias) - BatchNorm (no scale) - ReLU.
 import torch
 from torch import Tensor, nn
 
-from deepbilevel_lab.networks.batch_norm import ShiftBatchNorm2d
-from deepbilevel_lab.networks.checks import ImageShape, check_images, check_num_classes
-from deepbilevel_lab.networks.initialisation import fill_he_normal
-from deepbilevel_lab.networks.padding import SameConv2d, SameMaxPool2d
+from deepbilevel_lab.networks.layers import (
+    ImageShape,
+    SameConv2d,
+    SameMaxPool2d,
+    ShiftBatchNorm2d,
+    check_images,
+    check_num_classes,
+    fill_he_normal,
+)
 
 
 def _conv(in_channels: int, out_channels: int, kernel_size: int, *, stride: int = 1) -> nn.Sequential:

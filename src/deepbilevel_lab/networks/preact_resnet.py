@@ -10,7 +10,7 @@ stands where most networks have it, before the last linear layer, and drops noth
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deepbilevel_lab.networks.checks import ImageShape, check_images, check_num_classes
+from deepbilevel_lab.networks.layers import ImageShape, check_images, check_num_classes
 
 
 class PreActBlock(nn.Module):

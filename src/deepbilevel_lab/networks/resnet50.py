@@ -3,14 +3,10 @@
 Strides are in the 3x3 convolutions, as in those files; He et al. (2016) had them in the first 1x1.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deepbilevel_lab.networks.checks import ImageShape, check_images, check_num_classes
-from deepbilevel_lab.networks.weights_file import fill_network, read_weights
+from deepbilevel_lab.networks.layers import ImageShape, check_images, check_num_classes
 
 _EXPANSION = 4
 
@@ -76,28 +72,3 @@ class ResNet50(nn.Module):
 def resnet50(num_classes: int = 1000) -> ResNet50:
     """Build ResNet-50 with fresh weights, for 224x224 colour images; 25,557,032 parameters with 1000 classes."""
     return ResNet50(num_classes)
-
-
-def load_resnet50(path: str | Path, *, num_classes: int | None = None) -> ResNet50:
-    """Build ResNet-50 with the weights of a file in torchvision's layout; the file cannot run code.
-
-    Args:
-        path: a ``.safetensors``, ``.pt`` or ``.pth`` file of the state dictionary.
-        num_classes: how many scores come out; by default as many as in the file. If they are not as many, the
-            classifier is a fresh one and everything before it is the file's.
-    """
-    if num_classes is not None:
-        check_num_classes(num_classes)
-    weights = read_weights(path)
-    num_in_file = _num_classes_of(weights)
-    network = ResNet50(num_in_file)
-    fill_network(network, weights, source=repr(str(path)))
-    if num_classes not in (None, num_in_file):
-        network.fc = nn.Linear(network.fc.in_features, num_classes)
-    return network
-
-
-def _num_classes_of(weights: Mapping[str, Tensor]) -> int:
-    classifier = weights.get("fc.weight")
-    # Without a usable classifier any number will do: `fill_network` then says what is wrong.
-    return len(classifier) if classifier is not None and classifier.ndim == 2 and len(classifier) else 1000

@@ -7,12 +7,9 @@ matrix gives the rates.
 
 from deepbilevel_lab.noise.catalog import CATALOG, Noise, NoiseSpec, parse_noise
 from deepbilevel_lab.noise.files import Provenance, load_noisy_labels, save_noisy_labels
-from deepbilevel_lab.noise.matrix import flip_by_matrix
+from deepbilevel_lab.noise.flips import flip_by_matrix, flip_symmetrically, flip_to_next, flip_uniformly
 from deepbilevel_lab.noise.model import flip_by_model
 from deepbilevel_lab.noise.noisy_labels import NoisyLabels
-from deepbilevel_lab.noise.pair import flip_to_next
-from deepbilevel_lab.noise.symmetric import flip_symmetrically
-from deepbilevel_lab.noise.uniform import flip_uniformly
 
 __all__ = [
     "CATALOG",

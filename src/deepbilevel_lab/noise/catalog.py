@@ -11,11 +11,8 @@ from typing import Protocol
 import numpy.typing as npt
 
 from deepbilevel.checks import choose
-from deepbilevel_lab.noise.arguments import read_rate
-from deepbilevel_lab.noise.noisy_labels import NoisyLabels
-from deepbilevel_lab.noise.pair import flip_to_next
-from deepbilevel_lab.noise.symmetric import flip_symmetrically
-from deepbilevel_lab.noise.uniform import flip_uniformly
+from deepbilevel_lab.noise.flips import flip_symmetrically, flip_to_next, flip_uniformly
+from deepbilevel_lab.noise.noisy_labels import NoisyLabels, read_rate
 
 
 class Noise(Protocol):

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.npyio import NpzFile
 
-from deepbilevel_lab.noise.arguments import read_rate, read_seed
-from deepbilevel_lab.noise.noisy_labels import NoisyLabels
+from deepbilevel_lab.noise.noisy_labels import NoisyLabels, read_rate, read_seed
 from deepbilevel_lab.replacement import replacing
 
 _FORMAT = 1

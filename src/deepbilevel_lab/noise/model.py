@@ -12,8 +12,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from deepbilevel_lab.noise.arguments import random_numbers, read_labels, read_num_classes, read_rate, read_seed
-from deepbilevel_lab.noise.noisy_labels import NoisyLabels
+from deepbilevel_lab.noise.noisy_labels import (
+    NoisyLabels,
+    random_numbers,
+    read_labels,
+    read_num_classes,
+    read_rate,
+    read_seed,
+)
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 

@@ -20,8 +20,7 @@ from deepbilevel_lab.data.spec import DataSpec
 from deepbilevel_lab.data.subset import choose_in_proportion, set_aside, take
 from deepbilevel_lab.data.views import find_view
 from deepbilevel_lab.losses.objective import Objective, ObjectiveSpec, Task
-from deepbilevel_lab.networks.catalog import NETWORKS, build_network
-from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.networks.catalog import NETWORKS, NetworkSpec, build_network
 from deepbilevel_lab.networks.weights_file import fill_network, read_weights
 from deepbilevel_lab.noise import NoiseSpec, NoisyLabels
 from deepbilevel_lab.processes import find_processes

@@ -13,13 +13,10 @@ from deepbilevel.checks import choose
 from deepbilevel_lab.data.catalog import find_entry
 from deepbilevel_lab.networks.catalog import NETWORKS
 from deepbilevel_lab.specs import from_plain
-from deepbilevel_lab.training.groups import GroupSpec
 from deepbilevel_lab.training.optimizers import OptimizerSpec
 from deepbilevel_lab.training.schedules import Constant, Exponential, Linear, Phases, Steps
-from deepbilevel_lab.training.spec import Device, RunSpec
+from deepbilevel_lab.training.spec import Device, GroupSpec, RunSpec
 
-_NETWORK_FOR = {"digits": "digit_cnn", "voc2007": "alexnet", "imagenet": "alexnet", "clothing1m": "resnet50"}
-_USUAL_NETWORK = "cifarnet"
 _MOST_THREADS = 4  # more hardly help networks of the size that is trained on a CPU
 
 
@@ -65,7 +62,7 @@ def default_spec(data: str, network: str | None = None, *, path: str | None = No
     'digit_cnn'
     """
     entry = find_entry(data)
-    network = choose("network", network or _NETWORK_FOR.get(data, _USUAL_NETWORK), NETWORKS)
+    network = choose("network", network or entry.network, NETWORKS)
     images: dict[str, Any] = {"name": data, "recipe": _recipe(data, network), "path": path if entry.own else None}
     if entry.image_shape is None:
         small = NETWORKS[network].input_shape[1] <= 32

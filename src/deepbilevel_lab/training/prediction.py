@@ -15,7 +15,7 @@ from torch import Tensor
 from deepbilevel_lab.data import ImageSet, ImagesInMemory, ImagesOnDisk, find_recipe
 from deepbilevel_lab.data.augmentation import Split
 from deepbilevel_lab.data.decode import resize_and_center_crop
-from deepbilevel_lab.data.folders import IMAGE_SUFFIXES
+from deepbilevel_lab.data.image_files import IMAGE_SUFFIXES
 from deepbilevel_lab.data.views import View, ViewMode, find_view
 from deepbilevel_lab.networks.catalog import NETWORKS
 from deepbilevel_lab.training.build import find_device, make_autocast

@@ -16,23 +16,58 @@ from deepbilevel.contract import Rule
 from deepbilevel.rules.average import Uniform
 from deepbilevel.rules.bilevel import BilevelRule
 from deepbilevel.rules.catalog import RULES, find_rule
+from deepbilevel.sampling.draws import Draw
+from deepbilevel.sampling.pools import OnRare
 from deepbilevel_lab.data import find_recipe
 from deepbilevel_lab.data.spec import DataSpec
 from deepbilevel_lab.data.views import find_view
 from deepbilevel_lab.losses import CrossEntropy, LossSpec, Mixup
 from deepbilevel_lab.losses.objective import ObjectiveSpec
-from deepbilevel_lab.networks.catalog import NETWORKS
-from deepbilevel_lab.networks.spec import NetworkSpec
+from deepbilevel_lab.networks.catalog import NETWORKS, NetworkSpec
 from deepbilevel_lab.noise import NoiseSpec
 from deepbilevel_lab.specs import ADDED_LATER, Kinds, SpecError, spec_id, validate
 from deepbilevel_lab.training.earlier_specs import as_first_written, upgraded
-from deepbilevel_lab.training.groups import GroupSpec
 from deepbilevel_lab.training.optimizers import OptimizerSpec
 from deepbilevel_lab.training.schedules import Constant, ScheduleSpec
 
 Device = Literal["cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16", "float16"]
 Passes = Literal["single", "joined"]
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """The arguments of :class:`~deepbilevel.MatchedGroups`; the optimizer steps once per group.
+
+    Attributes:
+        num_batches: k, how many mini-batches are compared.
+        batch_size: images of each.
+        draw: how a group's labels are drawn.
+        matched: whether its mini-batches carry the same labels; ``None`` leaves it to the method.
+        holdout: the fraction of each class that only ever validates.
+        on_rare: what to do with a class that has too few images for a group.
+    """
+
+    num_batches: int = 8
+    batch_size: int = 16
+    draw: Draw = "shuffled"
+    matched: bool | None = None
+    holdout: float | None = None
+    on_rare: OnRare = "raise"
+
+    def __post_init__(self) -> None:
+        validate(self)
+        if self.num_batches < 2:
+            raise SpecError(f"num_batches must be at least 2, or nothing could be compared, got {self.num_batches}")
+        if self.batch_size < 1:
+            raise SpecError(f"batch_size must be at least 1, got {self.batch_size}")
+        if self.holdout is not None and not 0 < self.holdout < 1:
+            raise SpecError(f"holdout must be a fraction between 0 and 1, got {self.holdout}")
+
+    @property
+    def size(self) -> int:
+        """Images of a whole group."""
+        return self.num_batches * self.batch_size
 
 
 @dataclass(frozen=True, kw_only=True)

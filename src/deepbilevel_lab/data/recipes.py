@@ -1,6 +1,6 @@
 """How a network gets to see its images: recipes of small steps, and the catalog of those the experiments use.
 
-This module knows which steps follow each other; what a step does is written in ``augmentation/``.
+This module knows which steps follow each other; what a step does is written in ``augmentation.py``.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ from deepbilevel_lab.data.augmentation import (
     Standardize,
     Step,
     ToUnit,
-    permute_pixels,
+    check_images,
 )
-from deepbilevel_lab.data.augmentation.step import check_images
+from deepbilevel_lab.data.permutation import permute_pixels
 
 Mode = Literal["train", "test"]
 

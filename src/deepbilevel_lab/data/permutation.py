@@ -4,15 +4,11 @@ An order is computed anew whenever it is needed, from the seed, the split and th
 stored, whatever the size of the data set, and no order depends on which images share its batch.
 """
 
-from typing import Literal
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from deepbilevel_lab.data.augmentation.step import check_images
-
-Split = Literal["train", "test"]
+from deepbilevel_lab.data.augmentation import Split, check_images
 
 _SPLITS: tuple[Split, ...] = ("train", "test")
 
