@@ -96,7 +96,7 @@ def test_a_run_whose_time_is_kept_trains_as_any_other(tmp_path):
         train(spec, out=tmp_path / name, data_dir=tmp_path, listener=listener)
         for name, listener in (("plain", None), ("watched", meter))
     )
-    assert watched["history"] == plain["history"]
+    assert watched.history == plain.history
 
 
 def test_time_is_charged_to_whoever_is_innermost():
