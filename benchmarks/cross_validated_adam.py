@@ -40,8 +40,9 @@ def measure(method: str, seed: int, runs: Path) -> dict[str, Any]:
     for key, value in {**SETTING, "method": METHODS[method], "seed": seed}.items():
         spec = with_value(spec, key, value)
     record = train(spec, out=runs, data_dir=runs)
-    final, best = record["final"], record["best"]
-    return {"method": method, "seed": seed, "last": final["test"], "best": best["test"], "train": final["train"]}
+    assert record.final is not None and record.best is not None  # noqa: PT018  # a finished run has both
+    last, best, train_score = record.final.test, record.best.test, record.final.train
+    return {"method": method, "seed": seed, "last": last, "best": best, "train": train_score}
 
 
 def main(runs: Path, results: Path) -> None:
