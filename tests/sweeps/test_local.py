@@ -1,9 +1,12 @@
 """Runs as processes: they answer, they fail with a reason, and they end with whoever started them."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from queue import Queue
 
 import pytest
@@ -12,6 +15,7 @@ from deepbilevel_lab.specs import canonical_json
 from deepbilevel_lab.sweeps.local import LocalProcesses
 from deepbilevel_lab.sweeps.trials import Trial
 from deepbilevel_lab.training import RunFolder
+from deepbilevel_lab.training.interruption import Interruption
 from tests.cli.trained import make_spec
 
 
@@ -43,6 +47,31 @@ def test_a_process_that_is_asked_to_stop_saves_and_ends(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="signals of a process are listed by Linux")
+def test_a_ctrl_c_while_a_run_starts_is_heard_here_and_not_there(tmp_path, monkeypatch):
+    popen, started = subprocess.Popen, []
+
+    def interrupted_popen(*arguments, **settings):
+        os.kill(os.getpid(), signal.SIGINT)  # comes while this process starts another one
+        started.append(popen(*arguments, **settings))
+        os.kill(started[0].pid, signal.SIGINT)  # reaches the other one, too, as from a terminal
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted_popen)
+    news, trial = Queue(), Trial("a", endless())
+    with Interruption() as interruption:
+        job = LocalProcesses(tmp_path, tmp_path).start(trial, news)
+        assert interruption.requested
+    ignored = None
+    for each in news_until_the_end(news):
+        if each.event.get("event") == "epoch":
+            status = Path(f"/proc/{started[0].pid}/status").read_text()
+            ignored = int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16) >> (signal.SIGINT - 1) & 1
+            job.stop()
+    assert ignored == 1
+    assert each.ending == "interrupted"  # by its input, and not by the signal
+
+
 def test_a_run_ends_when_its_input_ends_whoever_held_it(tmp_path):
     """The pipe alone does it: no signal is sent, and what the run prints is still read."""
     command = [sys.executable, "-m", "deepbilevel", "train", "--spec", "-", "--tied", "--json", "--out", tmp_path]

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Thread, current_thread, main_thread
+from threading import Thread
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TiedCommand:
         # Not `-m deepbilevel`, which is the library: it would load torch before the command reads its input.
         command = [sys.executable, "-m", "deepbilevel_lab", "train", "--spec", "-", "--tied", "--json", *options]
         # Ctrl-C reaches all processes; this one answers for those that still import and cannot save yet.
-        with _ctrl_c_ignored():
+        with _ctrl_c_withheld():
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
@@ -103,13 +103,13 @@ def _reason(complaints: list[str], code: int) -> str:
 
 
 @contextmanager
-def _ctrl_c_ignored() -> Generator[None]:
-    """Let a process that is started now ignore Ctrl-C; only Python's main thread can."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _ctrl_c_withheld() -> Generator[None]:
+    """Let a process that is started now be born with Ctrl-C withheld, until ``cli/tie.py`` ignores it.
+
+    Blocked and not ignored here: a Ctrl-C that comes while a process starts is heard by this one all the same.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
