@@ -14,7 +14,7 @@ runpy.run_path({str(EXAMPLE)!r})["main"](epochs=1)
 """
 OF_THE_COMMAND = """
 import torch
-from deepbilevel.distributed import Launch
+from deepbilevel_lab.processes import Launch
 with Launch.find().joined("cpu", timeout=60):
     torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=1.0)
 """

@@ -42,14 +42,15 @@ def unbroken(tmp_path_factory):
 @pytest.mark.slow  # so are the other loops of kills; one of them, and one kill of the command itself, are not
 @pytest.mark.parametrize("settings", RUNS.values(), ids=RUNS)
 def test_kills_at_random_moments_change_nothing(tmp_path, unbroken, settings):
-    command, moments = (*DIGITS, "--epochs", 3, *settings), random.Random(f"moments {settings}")
+    command, moments = (*DIGITS, "--epochs", 6, *settings), random.Random(f"moments {settings}")
     delays, code = [], None
     while code != 0:
         process = Command(*command, *SAVING_ALWAYS, out=tmp_path)
         if len(delays) % 4:  # now and then it dies before it has begun
             process.wait_for("started")
-        # Longer and longer: on a busy machine an evaluation, which begins anew, may take more than the first delays.
-        delays.append(moments.uniform(0, 0.3 + 0.03 * len(delays)))
+        # Short at first, or a fast machine is through before it has been killed often enough; then longer and longer:
+        # on a busy one an evaluation, which begins anew, may take more than the first delays.
+        delays.append(moments.uniform(0, 0.1 + 0.03 * len(delays)))
         code = process.killed_after(delays[-1])
     assert len(delays) > 3
     assert same(outcome(only_folder(tmp_path)), unbroken(*command)), f"killed after {delays}"
