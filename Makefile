@@ -19,7 +19,7 @@ test-all: $(INSTALLED)  ## every test, slow ones too, as in CI: a quarter of an 
 test-anywhere: $(INSTALLED)  ## the quick numerical tests as other machines round: no vector units, AVX2, two threads and another seed
 	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(BIN)/pytest -n auto -m 'numerical and not slow'
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/pytest -n auto -m 'numerical and not slow'
-	DEEPBILEVEL_TEST_THREADS=2 DEEPBILEVEL_TEST_SEED=1 $(BIN)/pytest -n auto -m 'numerical and not slow'
+	OMP_WAIT_POLICY=PASSIVE DEEPBILEVEL_TEST_THREADS=2 DEEPBILEVEL_TEST_SEED=1 $(BIN)/pytest -n auto -m 'numerical and not slow'
 
 check: $(INSTALLED)  ## style, types and the layers of the house
 	$(BIN)/ruff check .
