@@ -59,9 +59,13 @@ def test_a_ctrl_c_while_a_run_starts_is_heard_here_and_not_there(tmp_path, monke
 
     monkeypatch.setattr(subprocess, "Popen", interrupted_popen)
     news, trial = Queue(), Trial("a", endless())
-    with Interruption() as interruption:
-        job = LocalProcesses(tmp_path, tmp_path).start(trial, news)
-        assert interruption.requested
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores Ctrl-C
+    try:
+        with Interruption() as interruption:
+            job = LocalProcesses(tmp_path, tmp_path).start(trial, news)
+            assert interruption.requested
+    finally:
+        signal.signal(signal.SIGINT, before)
     ignored = None
     for each in news_until_the_end(news):
         if each.event.get("event") == "epoch":
