@@ -10,6 +10,7 @@ An optimizer that divides by the size of the gradients it gets, as Adam does, un
 be applied to the update instead: the optimizer gets S1 / k, and its step goes a part ``a`` of the way.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -120,6 +121,7 @@ class _Powers(Accumulator[ElementwiseReport]):
         )
         return Outcome(self._sum, report, factors if self._rule.shrinks_updates else None, self._blank_factor)
 
+    @abstractmethod
     def _shrink(self, sq_norms: Tensor, count: Tensor) -> tuple[Gradients, Tensor]:
         """Make S1 the gradient; return ``a`` in shapes that broadcast to parameters, and its sum over all numbers.
 
@@ -127,7 +129,6 @@ class _Powers(Accumulator[ElementwiseReport]):
             sq_norms: of the finite mini-batches, 0 for the others, shape ``[k, blocks]``.
             count: how many are finite.
         """
-        raise NotImplementedError
 
     def _blank_factor(self, parameter: Tensor) -> Tensor:
         """Return the factor of a parameter that no mini-batch touched."""
