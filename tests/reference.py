@@ -74,21 +74,27 @@ def solve_per_layer(gradients: np.ndarray, layers: list[slice], **settings) -> S
     )
 
 
-def cross_validate(gradients: np.ndarray, blocks: list[np.ndarray]) -> np.ndarray:
-    """Take gradients [k, d] to the cross-validated gradient; each block of columns shares one factor.
+def cross_validate(
+    groups: np.ndarray, blocks: list[np.ndarray], *, strength: float = 1.0, momentum: float = 0.0
+) -> np.ndarray:
+    """Take groups of gradients [k, d], or several [n, k, d], to the cross-validated gradient of the last one.
 
-    Straight from its meaning: the inner products of all pairs of different mini-batches, compared with those of each
-    mini-batch with itself.
+    Straight from its meaning: the inner products of all pairs of different mini-batches are the signal, those of each
+    mini-batch with itself the power. Each block of columns shares one factor.
     """
-    k = len(gradients)
-    result = np.zeros(gradients.shape[1])
+    groups = groups.reshape(-1, *groups.shape[-2:])
+    k = groups.shape[1]
+    result = np.zeros(groups.shape[2])
     for columns in blocks:
-        own = gradients[:, columns]
-        products = own @ own.T
-        between = (products.sum() - np.trace(products)) / (k * (k - 1))
-        within = np.trace(products) / k
-        factor = np.clip(between / within, 0, 1) if within > 0 else 0.0
-        result[columns] = factor * own.mean(axis=0)
+        signal = power = 0.0
+        for gradients in groups[:, :, columns]:
+            products = gradients @ gradients.T
+            between = (products.sum() - np.trace(products)) / (k * (k - 1))
+            signal = momentum * signal + (1 - momentum) * between
+            power = momentum * power + (1 - momentum) * np.trace(products) / k
+        signal = np.clip(signal, 0, power)
+        factor = signal / (signal + strength * (power - signal)) if signal > 0 else 0.0
+        result[columns] = factor * groups[-1][:, columns].mean(axis=0)
     return result
 
 

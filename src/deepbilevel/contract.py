@@ -19,6 +19,11 @@ ReportT = TypeVar("ReportT", covariant=True)
 Memory = dict[str, Any]
 """What a rule keeps from one group to the next: tensors, and gradients by position. Empty for most rules."""
 
+ADDED_LATER = {"added later": True}
+"""Metadata of a setting that a rule did not always have: at its default it is no part of a run's id, so old ids hold.
+
+That default can never change, and must be a plain value: ``default_factory`` is not looked at."""
+
 Blank = Callable[[Tensor], Tensor]
 """Makes the zeros that stand for a sum to which no mini-batch contributed, from its parameter."""
 

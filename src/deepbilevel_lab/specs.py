@@ -15,14 +15,11 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from deepbilevel.checks import choose
+from deepbilevel.contract import ADDED_LATER
 
 T = TypeVar("T")
 
 _ID_LENGTH = 10
-ADDED_LATER: Mapping[str, bool] = {"added later": True}
-"""Metadata of a field that specs did not always have: at its default it is no part of the id, so old ids hold.
-
-That default can never change, and must be a plain value: ``default_factory`` is not looked at."""
 _SCALARS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 

@@ -34,6 +34,9 @@ def by(rule: Rule[Any]) -> Callable[..., GroupStep[Any]]:
 REMEMBERING: dict[str, Callable[..., GroupStep]] = {
     "bilevel, momentum": by(MomentumBilevel()),
     "bilevel, momentum per layer": by(MomentumBilevel(per_layer=True)),
+    "cross-validated, momentum": partial(CrossValidated, strength=0.25, momentum=0.9),
+    "cross-validated, momentum per filter": partial(CrossValidated, block="filter", momentum=0.9),
+    "cross-validated, momentum per layer": partial(CrossValidated, block="layer", momentum=0.9),
 }
 BILEVEL: dict[str, Callable[..., GroupStep]] = {
     "bilevel": Bilevel,
@@ -48,7 +51,7 @@ BILEVEL: dict[str, Callable[..., GroupStep]] = {
     "bilevel, k-fold": by(KFoldBilevel()),
     "bilevel, k-fold per layer": by(KFoldBilevel(per_layer=True)),
     "bilevel, k-fold cosine": by(KFoldBilevel(weighting="cosine")),
-    **REMEMBERING,
+    **{name: make for name, make in REMEMBERING.items() if name.startswith("bilevel")},
 }
 
 
@@ -59,10 +62,12 @@ def _shrinking_updates(parameters: nn.Module, **settings: Any) -> CrossValidated
 
 STEPS: dict[str, Callable[..., GroupStep]] = {
     **BILEVEL,
+    **REMEMBERING,
     "cross-validated": CrossValidated,
     "cross-validated, per filter": partial(CrossValidated, block="filter"),
     "cross-validated, per layer": partial(CrossValidated, block="layer"),
     "cross-validated, whole model": partial(CrossValidated, block="model"),
+    "cross-validated, weak": partial(CrossValidated, strength=0.25),
     "cross-validated, shrinking updates": _shrinking_updates,
     "and-mask": by(AndMask()),
     "and-mask, all": by(AndMask(threshold=0.0)),

@@ -13,6 +13,7 @@ from deepbilevel import CrossValidated, gradients
 from tests.contracts.loop import filled as filled_by
 from tests.models import NETWORKS, Vectors, build, gradient_matrix, images
 from tests.reference import cross_validate
+from tests.training.test_packing import same, travel
 
 NAN, INF = float("nan"), float("inf")
 BLOCKS = ["parameter", "filter", "layer", "model"]
@@ -260,3 +261,142 @@ def test_blocks_per_layer_need_the_model():
     with pytest.raises(TypeError, match="pass the model itself"):
         CrossValidated(TwoLayers().parameters(), num_batches=2, block="layer")
     CrossValidated(TwoLayers().parameters(), num_batches=2, block="filter")
+
+
+# Less shrinkage, and averages over groups.
+
+
+def run_groups(groups, *, dtype=torch.float64, rule=None, **settings):
+    """Hand groups of given gradients [n, k, 10] to one step; return the last gradient it fills, flat, and the step."""
+    model = TwoLayers(dtype)
+    rule = rule or CrossValidated(model, num_batches=groups.shape[1], **settings)
+    parameters = rule.parameters
+    for group in torch.as_tensor(groups, dtype=dtype):
+        for row in group:
+            parts = row.split([p.numel() for p in parameters])
+            rule.backward(sum((p.flatten() * part).sum() for p, part in zip(parameters, parts, strict=True)))
+        report = rule.fill()
+    return torch.cat([p.grad.flatten() for p in parameters]), rule, report
+
+
+def random_groups(num_groups=4, k=4, seed=0):
+    return np.stack([random_rows(k, seed + number) for number in range(num_groups)])
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("strength", [0.125, 1.0, 3.0])
+def test_strength_and_momentum_equal_the_textbook_version(block, momentum, strength):
+    settings = {"strength": strength, "momentum": momentum}
+    filled, _, _ = run_groups(random_groups(), block=block, **settings)
+    expected = cross_validate(random_groups(), COLUMNS[block], **settings)
+    np.testing.assert_allclose(filled, expected, rtol=1e-10, atol=1e-14)
+
+
+@given(st.integers(2, 6), st.integers(0, 2**31), st.sampled_from(BLOCKS), st.floats(0.01, 100), st.floats(0, 0.99))
+def test_any_strength_and_momentum_equal_the_textbook_version(k, seed, block, strength, momentum):
+    groups = random_groups(3, k, seed % 2**30)
+    filled, _, report = run_groups(groups, block=block, strength=strength, momentum=momentum)
+    expected = cross_validate(groups, COLUMNS[block], strength=strength, momentum=momentum)
+    np.testing.assert_allclose(filled, expected, rtol=1e-8, atol=1e-10)
+    assert 0 <= report.shared.item() <= 1 + 1e-6
+
+
+def test_one_over_k_is_the_best_linear_shrinkage_of_the_mean():
+    """Over many parameters of known signal and noise, no multiple of the mean is nearer to the signal on average.
+
+    The multiple that minimises ``E (a mean - signal)^2`` is ``signal^2 / (signal^2 + noise / k)``. Signal and noise are
+    the same for all parameters here, so the whole model is one block and both are known well.
+    """
+    k, signal, noise = 4, 0.5, 2.0
+    rows = np.random.RandomState(0).randn(k, 400_000) * noise + signal
+    model = Vectors(torch.from_numpy(rows))
+    rule = CrossValidated([model.parameter], num_batches=k, block="model", strength=1 / k)
+    for loss in model.losses():
+        rule.backward(loss)
+    shared = rule.fill().shared.item()
+    # P is estimated with a standard deviation of about 0.004 here, which moves the factor by 0.004.
+    assert shared == pytest.approx(signal**2 / (signal**2 + noise**2 / k), abs=0.02)
+
+    def error(factor):
+        return ((factor * rows.mean(axis=0) - signal) ** 2).mean()
+
+    assert error(shared) < min(error(shared - 0.05), error(shared + 0.05))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_averages_make_the_factor_of_pure_noise_smaller(block):
+    """An average over ten groups sees that nothing is shared; one group takes chance for agreement."""
+    groups = np.random.RandomState(0).randn(60, 4, 10)
+
+    def mean_factor(**settings):
+        model = TwoLayers()
+        rule = CrossValidated(model, num_batches=4, block=block, **settings)
+        shared = [run_groups(group[None], rule=rule)[2].shared.item() for group in groups]
+        return np.mean(shared[20:])
+
+    assert mean_factor(momentum=0.9) < mean_factor() / 1.5
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("bad", [NAN, INF])
+def test_a_group_that_cannot_be_compared_leaves_the_averages_alone(block, bad):
+    groups = random_groups(3)
+    broken = np.insert(groups, 1, groups[0], axis=0)
+    broken[1, 1:, 5] = bad  # one sound mini-batch is left
+    settings = {"block": block, "momentum": 0.9}
+    filled, _, _ = run_groups(groups, **settings)
+    again, _, _ = run_groups(broken, **settings)
+    np.testing.assert_allclose(again, filled, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_averages_are_resumed_bit_for_bit_and_a_state_does_not_change_afterwards(block):
+    settings = {"block": block, "momentum": 0.9, "strength": 0.25}
+    groups = random_groups(5)
+    unbroken, rule, _ = run_groups(groups[:3], **settings)
+    state = rule.state_dict()
+    kept = travel(state)
+    unbroken, _, _ = run_groups(groups[3:], rule=rule)
+    assert same(state, kept)
+    resumed = CrossValidated(TwoLayers(), num_batches=4, **settings)
+    resumed.load_state_dict(kept)
+    again, _, _ = run_groups(groups[3:], rule=resumed)
+    assert torch.equal(again, unbroken)
+    fresh, _, _ = run_groups(groups[3:], **settings)
+    assert not torch.equal(fresh, unbroken)  # the memory matters
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_averages_of_another_model_are_refused_and_nothing_changes(block):
+    _, rule, _ = run_groups(random_groups(1), block=block, momentum=0.9)
+    other = CrossValidated(nn.Sequential(*(nn.Linear(2, 5) for _ in range(3))), num_batches=4, block="filter")
+    if block == "filter":
+        other = CrossValidated(nn.Linear(7, 5), num_batches=4, block=block, momentum=0.9)
+        with pytest.raises(ValueError, match="which does not fit these parameters"):
+            other.load_state_dict(rule.state_dict())
+    else:
+        with pytest.raises(ValueError, match=r"saved with rule.block|this step has"):
+            other.load_state_dict(rule.state_dict())
+    assert other.state_dict()["memory"] == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"strength": 0}, "strength must be positive and finite, got 0; 1 counts"),
+        ({"strength": -1.0}, "strength must be positive"),
+        ({"strength": NAN}, "strength must be positive"),
+        ({"strength": INF}, "strength must be positive"),
+        ({"momentum": 1}, "momentum must lie in 0 .. 1, got 1; it must be below 1"),
+        ({"momentum": -0.1}, "momentum must lie in 0 .. 1"),
+    ],
+)
+def test_impossible_strengths_and_momenta_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        CrossValidated(TwoLayers(), num_batches=3, **settings)
+
+
+def test_text_is_no_strength():
+    with pytest.raises(TypeError, match="strength must be a number, got '1'"):
+        CrossValidated(TwoLayers(), num_batches=3, strength="1")

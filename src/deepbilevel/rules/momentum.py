@@ -12,7 +12,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from deepbilevel.checks import check_number
 from deepbilevel.contract import Memory, Outcome
 from deepbilevel.gradients import (
     AnyGradients,
@@ -22,6 +21,7 @@ from deepbilevel.gradients import (
     silence_unless,
     widen_gradients,
 )
+from deepbilevel.rules.averages import check_average, check_momentum
 from deepbilevel.rules.bilevel import BilevelReport, BilevelRule, WeighedByFirst
 
 
@@ -42,9 +42,7 @@ class MomentumBilevel(BilevelRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        remedy = "it must be below 1; 0 forgets all groups but the current one, 0.9 remembers about ten"
-        if check_number("momentum", self.momentum, 0, 1, remedy=remedy) == 1:
-            raise ValueError(f"momentum must lie in 0 .. 1, got {self.momentum}; {remedy}")
+        check_momentum(self.momentum)
 
     def start(self, layout: Layout, num_batches: int, memory: Memory) -> "_WeighedByAverage":
         """Return the accumulator of a new group."""
@@ -56,14 +54,7 @@ class MomentumBilevel(BilevelRule):
             return {}
         if set(memory) != {"average", "started"}:
             raise ValueError(f"memory has the keys {sorted(memory)}, expected ['average', 'started']")
-        average: Gradients = {}
-        for position, gradient in memory["average"].items():
-            if position >= len(layout.parameters) or gradient.shape != layout.parameters[position].shape:
-                raise ValueError(
-                    f"average has a tensor of shape {tuple(gradient.shape)} for parameter {position}, which does not "
-                    "fit these parameters; load the state that was saved with this model"
-                )
-            average[position] = gradient.to(layout.parameters[position].device)
+        average = check_average("average", memory["average"], dict(enumerate(layout.parameters)))
         return {"average": average, "started": memory["started"].to(layout.parameters[0].device)}
 
 

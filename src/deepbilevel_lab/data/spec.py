@@ -4,12 +4,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from deepbilevel.checks import choose
+from deepbilevel.contract import ADDED_LATER
 from deepbilevel_lab.data.catalog import DataEntry, find_entry
 from deepbilevel_lab.data.cifar import label_sets
 from deepbilevel_lab.data.recipes import RECIPES
 from deepbilevel_lab.data.views import VIEWS
 from deepbilevel_lab.run_references import referred_run
-from deepbilevel_lab.specs import ADDED_LATER, SpecError, validate
+from deepbilevel_lab.specs import SpecError, validate
 
 
 @dataclass(frozen=True)

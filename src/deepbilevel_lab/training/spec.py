@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 
-from deepbilevel.contract import Rule
+from deepbilevel.contract import ADDED_LATER, Rule
 from deepbilevel.rules.average import Uniform
 from deepbilevel.rules.bilevel import BilevelRule
 from deepbilevel.rules.catalog import RULES, find_rule
@@ -25,7 +25,7 @@ from deepbilevel_lab.losses import CrossEntropy, LossSpec, Mixup
 from deepbilevel_lab.losses.objective import ObjectiveSpec
 from deepbilevel_lab.networks.catalog import NETWORKS, NetworkSpec
 from deepbilevel_lab.noise import NoiseSpec
-from deepbilevel_lab.specs import ADDED_LATER, Kinds, SpecError, spec_id, validate
+from deepbilevel_lab.specs import Kinds, SpecError, spec_id, validate
 from deepbilevel_lab.training.earlier_specs import as_first_written, upgraded
 from deepbilevel_lab.training.optimizers import OptimizerSpec
 from deepbilevel_lab.training.schedules import Constant, ScheduleSpec
