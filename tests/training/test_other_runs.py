@@ -75,10 +75,10 @@ def test_labels_are_predicted_once_and_say_where_they_come_from(runs, tmp_path):
     # After one epoch it may do no better than guess, which is right for 30 of the 300, give or take 5. None or all of
     # them right would be labels that nobody predicted.
     assert 0 < noisy.rate < 1
-    data, _ = load_sets(LABELLED.data, tmp_path, noise=None, seed=0, runs=RunsBeside(runs, tmp_path))
+    data = load_sets(LABELLED.data, tmp_path, noise=None, seed=0, runs=RunsBeside(runs, tmp_path)).train
     assert np.array_equal(data.labels, noisy.labels)
     assert np.array_equal(data.clean_labels, noisy.clean_labels)
-    assert np.array_equal(data.clean_labels, load_sets(FIRST.data, tmp_path, noise=None, seed=0)[0].labels)
+    assert np.array_equal(data.clean_labels, load_sets(FIRST.data, tmp_path, noise=None, seed=0).train.labels)
     # Another seed trains on the same labels, and nothing is predicted again.
     stamp = folder(runs).labels_file.stat().st_mtime_ns
     train(replace(LABELLED, seed=3), out=runs, data_dir=tmp_path)

@@ -1,6 +1,7 @@
 """``deepbilevel compare``: methods side by side under the same conditions, and one table of what came of them."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +31,13 @@ def compare(
         str, typer.Option(help="Names of --list, as in sgd,bilevel+mixup,bilevel[method.mu=0.1],controls.")
     ] = _USUAL_METHODS,
     seeds: Annotated[str, typer.Option(help="One run of each method per seed, as in 0-4 or 0,2,5.")] = "0-2",
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY=VALUES",
+            help="Give every method its own value, chosen on noisy labels set aside, as in optimizer.lr=0.01,0.03,0.1.",
+        ),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help=JOBS_HELP)] = None,
     on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
@@ -65,6 +73,7 @@ def compare(
 
     from deepbilevel_lab.sweeps.comparison import plan
     from deepbilevel_lab.sweeps.expressions import read_methods
+    from deepbilevel_lab.sweeps.tuning import read_grid
 
     with errors_as_messages(WRONG_USAGE):
         if as_json and markdown:
@@ -74,7 +83,8 @@ def compare(
         wanted, numbers = read_methods(methods), parse_seeds(seeds)
         base = resolve_spec(data, data_dir, network, spec_file)
         given = {"noise": noise, "epochs": epochs, "data.limit": limit, "threads": threads}
-        comparison = plan(change_spec(base, given, settings or []), wanted, numbers, name=name)
+        grid = None if tune is None else read_grid(tune)
+        comparison = plan(change_spec(base, given, settings or []), wanted, numbers, tune=grid, name=name)
     if dry_run:
         _print_runs(comparison, as_json=as_json)
         return
@@ -104,12 +114,19 @@ def _run(
     from deepbilevel_lab.cli.side_by_side import conclude, run_and_show
     from deepbilevel_lab.report import draw_comparison
     from deepbilevel_lab.sweeps.sweep import Recorder
+    from deepbilevel_lab.sweeps.tuning import tuned_methods
 
-    recorder, trials = Recorder(comparison, out), comparison.trials()
+    tuned, first = comparison.axis is not None, comparison.seeds[0]
+    trials = comparison.trials(seeds=[first] if tuned else None)
     with errors_as_messages():
         with place.open(out, data_dir, workers=workers) as executor:
-            jobs = jobs or place.usual_jobs(len(trials))
-            outcomes = run_and_show(trials, executor, jobs, quiet=quiet, as_json=as_json, also=recorder)
+            recorder = Recorder(comparison, out, find_record=executor.find_record)
+            run = partial(run_and_show, place=executor, quiet=quiet, as_json=as_json, also=recorder)
+            outcomes = run(trials, jobs=jobs or place.usual_jobs(len(trials)))
+            if tuned and all(outcome.status in ("done", "failed") for outcome in outcomes):
+                chosen = {(each.row, each.chosen.x) for each in tuned_methods(recorder.record) if each.chosen}
+                rest = comparison.trials(lambda cell: (cell.row, cell.x) in chosen, comparison.seeds[1:])
+                outcomes += run(rest, jobs=jobs or place.usual_jobs(len(rest))) if rest else []
         picture = comparison.file(out, "png")
         draw_comparison(recorder.record, picture)
     files = {"record": str(recorder.path), "picture": str(picture)}

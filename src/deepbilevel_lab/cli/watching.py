@@ -22,9 +22,8 @@ def describe_row(row: Row) -> str:
     """Return an epoch in one line."""
     loss = "-" if row.loss is None else f"{row.loss:.3f}"
     parts = [f"loss {loss}", f"negative weights {100 * (row.negative_share or 0.0):.1f} %"]
-    for value, label in ((row.train, "train"), (row.train_clean, "clean"), (row.test, "test")):
-        if value is not None:
-            parts.append(f"{label} {value:.2f}")
+    measured = {"train": row.train, "clean": row.train_clean, "selection": row.selection, "test": row.test}
+    parts += [f"{label} {value:.2f}" for label, value in measured.items() if value is not None]
     if row.skipped_batches:
         parts.append(f"{row.skipped_batches} mini-batches skipped")
     return "  ".join(parts)

@@ -30,6 +30,8 @@ class DataSpec:
         limit: train on that many images, of every class in proportion.
         test_limit: test on that many.
         test_rate: the share of your own images that is set aside for testing.
+        selection: the share of the training images that is not trained on and keeps its labels, noisy or not: what
+            settings and epochs may be chosen by. Without it nothing can be chosen without clean labels.
         test_crops: average predictions over that many random crops of each test image; 1 is the middle.
         train_figures: of which images figures of training are: of those it ``trained`` on, or of the whole ``split``,
             whatever the limit.
@@ -46,6 +48,7 @@ class DataSpec:
     test_rate: float = 0.2
     test_crops: int = 1
     train_figures: Literal["trained", "split"] = field(default="trained", metadata=ADDED_LATER)
+    selection: float | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         validate(self)
@@ -68,6 +71,8 @@ class DataSpec:
                 raise SpecError(f"{name} must be at least 1, got {value}")
         if not 0 < self.test_rate < 1:
             raise SpecError(f"test_rate must lie between 0 and 1, got {self.test_rate}")
+        if self.selection is not None and not 0 < self.selection < 1:
+            raise SpecError(f"selection must be a share between 0 and 1, got {self.selection}; 0.1 is usual")
         if entry.own and self.path is None:
             raise SpecError(f"path is missing: {self.name} needs the place of your images")
         if not entry.own and self.path is not None:

@@ -46,11 +46,11 @@ def choose_in_proportion(labels: Tensor, count: int) -> Tensor:
     return torch.from_numpy(np.sort(np.concatenate(chosen)))
 
 
-def set_aside(data: ImageSet, rate: float) -> tuple[ImageSet, ImageSet]:
-    """Split images into a larger part to train on and a share of ``rate`` to test on."""
+def set_aside(data: ImageSet, rate: float, *, name: str = "test_rate") -> tuple[ImageSet, ImageSet]:
+    """Split images into a part to train on and a share of ``rate`` for another purpose, which ``name`` says."""
     tested = choose_in_proportion(data.labels, round(rate * len(data)))
     is_tested = torch.zeros(len(data), dtype=torch.bool)
     is_tested[tested] = True
     if not is_tested.any() or is_tested.all():
-        raise ValueError(f"test_rate {rate} of {len(data)} images leaves a part without any; add images or change it")
+        raise ValueError(f"{name} {rate} of {len(data)} images leaves a part without any; add images or change it")
     return take(data, torch.nonzero(~is_tested).flatten()), take(data, tested)

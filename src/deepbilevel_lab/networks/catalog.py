@@ -12,7 +12,7 @@ from deepbilevel_lab.networks.cifarnet import cifarnet
 from deepbilevel_lab.networks.digit_cnn import digit_cnn
 from deepbilevel_lab.networks.inception import inception, inception_half, inception_zhang
 from deepbilevel_lab.networks.layers import ImageShape
-from deepbilevel_lab.networks.preact_resnet import preact_resnet18
+from deepbilevel_lab.networks.preact_resnet import preact_resnet8, preact_resnet18
 from deepbilevel_lab.networks.resnet50 import resnet50
 from deepbilevel_lab.run_references import referred_run
 from deepbilevel_lab.specs import SpecError, validate
@@ -43,6 +43,7 @@ NETWORKS: Mapping[str, NetworkEntry] = MappingProxyType(
         "inception": NetworkEntry(inception, (3, 29, 29), "small Inception with dropout, as the paper's authors"),
         "inception_half": NetworkEntry(inception_half, (3, 29, 29), "the same with half the channels, for few cores"),
         "inception_zhang": NetworkEntry(inception_zhang, (3, 28, 28), "small Inception of Zhang et al., no dropout"),
+        "preact_resnet8": NetworkEntry(preact_resnet8, (3, 32, 32), "a small PreAct ResNet, for few cores"),
         "preact_resnet18": NetworkEntry(preact_resnet18, (3, 32, 32), "PreAct ResNet-18 as in the mixup paper"),
         "resnet50": NetworkEntry(resnet50, (3, 224, 224), "ResNet-50 with torchvision's names", False),
     }

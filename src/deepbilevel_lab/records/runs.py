@@ -10,8 +10,9 @@ from deepbilevel_lab.records.json_values import FORMAT, from_json, if_measured
 Status: TypeAlias = Literal["done", "failed", "missing", "running", "interrupted"]
 """How a run stands; ``missing`` is one that a sweep plans and nobody has made."""
 STATUSES: tuple[Status, ...] = get_args(Status)
-FIGURES = ("test", "best", "train", "train_clean", "gap", "seconds")
-"""``test`` and the training figures are those of the last epoch; ``best`` was chosen by looking at it."""
+FIGURES = ("test", "best", "picked", "selection", "train", "train_clean", "gap", "seconds")
+"""``test`` and the training figures are those of the last epoch. ``best`` is the best epoch's, chosen by looking at the
+test images; ``picked`` that of the epoch with the best ``selection``, as anybody can choose it."""
 PlainSpec: TypeAlias = Mapping[str, Any]
 """A spec as it was written. Version 0.1 could write what no spec of today says, so it is not read any further here."""
 
@@ -39,6 +40,7 @@ class Row:
         shared: the part of the gradients that mini-batches share, where a method measures it.
         weight_p5: and so on, percentiles of the weights, where a method weighs by agreement.
         train: on labels as given; ``train_clean`` on clean ones, where they are known and others.
+        selection: on images set aside, with labels as noisy as those trained on.
         gap: train less test.
     """
 
@@ -56,6 +58,8 @@ class Row:
     weight_p95: float | None = if_measured()
     train: float | None = if_measured()
     train_clean: float | None = if_measured()
+    selection: float | None = if_measured()
+    selection_clean: float | None = if_measured()
     test: float | None = if_measured()
     test_clean: float | None = if_measured()
     gap: float | None = if_measured()
@@ -165,12 +169,20 @@ class RunRecord:
     @property
     def figures(self) -> dict[str, float | None]:
         """What was measured, by the names in ``FIGURES``; None where there is nothing yet."""
-        final = self.final
+        final, picked = self.final, self._picked
         return {
             "test": None if final is None else final.test,
             "best": None if self.best is None else self.best.test,
+            "picked": None if picked is None else picked.test,
+            "selection": None if final is None else final.selection,
             "train": None if final is None else final.train,
             "train_clean": None if final is None else final.train_clean,
             "gap": None if final is None else final.gap,
             "seconds": self.seconds.wall,
         }
+
+    @property
+    def _picked(self) -> Row | None:
+        """The epoch with the best result on the images set aside for selection, the first of equals."""
+        rows = [row for row in self.history if row.selection is not None]
+        return max(rows, key=lambda row: row.selection or 0.0, default=None)

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from deepbilevel_lab.records import Axis
 from deepbilevel_lab.specs import SpecError, spec_id, with_value
 from deepbilevel_lab.sweeps.sweep import Cell, Sweep
+from deepbilevel_lab.sweeps.tuning import USUAL_SELECTION, Grid
 from deepbilevel_lab.training.spec import RunSpec
 
 _HELD_EQUAL = (
@@ -20,7 +22,12 @@ _HELD_EQUAL = (
 
 
 def plan(
-    base: RunSpec, methods: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], *, name: str | None = None
+    base: RunSpec,
+    methods: Mapping[str, Mapping[str, Any]],
+    seeds: Sequence[int],
+    *,
+    tune: Grid | None = None,
+    name: str | None = None,
 ) -> Sweep:
     """Return the comparison, or refuse it, naming the method that cannot be.
 
@@ -29,6 +36,7 @@ def plan(
         methods: dotted keys and values by name, as :func:`~deepbilevel_lab.sweeps.expressions.read_methods`
             returns them.
         seeds: of which every method has a run each.
+        tune: give every method its own value of a setting; a share of the images is then set aside to choose by.
         name: of the record; one that says exactly which comparison it is unless given.
     """
     if name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
@@ -40,17 +48,24 @@ def plan(
     except ValueError as error:
         raise SpecError(f"{error}; give it to the methods it is for, as in bilevel[group.holdout=0.1]") from error
     base = replace(base, seed=seeds[0])
+    if tune is not None and base.data.selection is None:
+        base = with_value(base, "data.selection", USUAL_SELECTION)
     column = describe_base(base)
     cells: list[Cell] = []
     for method, settings in methods.items():
-        spec = _apply(base, method, settings)
-        cells.append(Cell(method, column, [replace(spec, seed=seed) for seed in seeds], settings=settings))
-    chosen = spec_id({"base": base, "methods": methods, "seeds": list(seeds)})
+        for value in [None] if tune is None else tune.values:
+            tuned = {} if tune is None else {tune.key: value}
+            spec = _apply(base, method, {**settings, **tuned})
+            specs = [replace(spec, seed=seed) for seed in seeds]
+            cells.append(Cell(method, column, specs, x=value, settings={**settings, **tuned}))
+    chosen = spec_id({"base": base, "methods": methods, "seeds": list(seeds), **({"tune": tune} if tune else {})})
+    rate = "" if tune is not None and tune.key == "optimizer.lr" else f", learning rate {base.optimizer.lr:g}"
     return Sweep(
         kind="comparison",
         name=name or f"compare-{chosen}",
         title=f"Methods on {base.data.name}",
-        about=f"{base.epochs} epochs, learning rate {base.optimizer.lr:g}, groups of {base.group.size} images",
+        about=f"{base.epochs} epochs{rate}, groups of {base.group.size} images",
+        axis=None if tune is None else Axis(tune.key),
         cells=cells,
         seeds=tuple(seeds),
         base=base,

@@ -2,22 +2,47 @@
 
 from collections.abc import Sequence
 
-from deepbilevel_lab.records import FIGURES, CellRun, MeanFigure, SweepRecord
+from deepbilevel_lab.records import FIGURES, Cell, CellRun, MeanFigure, SweepRecord
+from deepbilevel_lab.sweeps.tuning import tuned_methods
 
-_TITLES = {"test": "test, last", "best": "test, best", "train": "train, noisy labels", "train_clean": "train, clean"}
+_TITLES = {
+    "test": "test, last",
+    "best": "test, best",
+    "picked": "test, picked",
+    "selection": "selection",
+    "train": "train, noisy labels",
+    "train_clean": "train, clean",
+}
 
 
 def make_table(record: SweepRecord) -> tuple[list[str], list[list[str]]]:
     """Return the titles of the columns and the rows, a row per method."""
-    # Where labels are as they were found, there are no clean ones beside them.
-    shown = [
-        name
-        for name in FIGURES
-        if name != "train_clean" or any(each.summary.get(name) is not None for each in record.cells)
-    ]
+    tuned = None if record.axis is None else {each.row: each for each in tuned_methods(record)}
+    # Where labels are as they were found, there are no clean ones beside them; few runs set images aside.
+    optional = {"train_clean", "picked", "selection"}
+    measured = {name for each in record.cells for name, figure in each.summary.items() if figure is not None}
+    shown = [name for name in FIGURES if name not in optional or name in measured]
     titles = {**_TITLES, "train": "train"} if "train_clean" not in shown else _TITLES
-    rows = [[each.row, _seeds(each.runs), *(_cell(each.summary.get(name)) for name in shown)] for each in record.cells]
-    return ["method", "seeds", *(titles.get(name, name) for name in shown)], rows
+    if tuned is None:
+        rows = [[each.row, *_results(each, shown)] for each in record.cells]
+        return ["method", "seeds", *(titles.get(name, name) for name in shown)], rows
+    rows = [
+        [row, _number(each.chosen and each.chosen.x), *_results(each.chosen, shown), _range(each.range)]
+        for row, each in tuned.items()
+    ]
+    key = "" if record.axis is None else record.axis.name
+    return ["method", key, "seeds", *(titles.get(name, name) for name in shown), "test, over the grid"], rows
+
+
+def _results(cell: Cell | None, shown: Sequence[str]) -> list[str]:
+    """Return seeds and figures of a row."""
+    if cell is None:
+        return ["not all values tried", *("-" for _ in shown)]
+    return [_seeds(cell.runs), *(_cell(cell.summary.get(name)) for name in shown)]
+
+
+def _range(values: tuple[float, float] | None) -> str:
+    return "-" if values is None else f"{values[0]:.2f} to {values[1]:.2f}"
 
 
 def make_table_beside(record: SweepRecord) -> tuple[list[str], list[list[str]]]:
@@ -44,10 +69,17 @@ def _number(value: float | None) -> str:
 def describe(record: SweepRecord) -> str:
     """Return what the figures are."""
     what = record.metric or "accuracy"
-    return (
-        f"{what} in percent, mean ± standard deviation over the seeds that are done; last and train: after the last "
-        "epoch; best: the best epoch, chosen by looking at the test images; gap: train less test; seconds: of a run"
-    )
+    parts = [
+        f"{what} in percent, mean ± standard deviation over the seeds that are done",
+        "last and train: after the last epoch",
+        "best: the best epoch, chosen by looking at the test images",
+    ]
+    if any(run.figure("picked") is not None for each in record.cells for run in each.runs):
+        parts.append("picked: the epoch with the best result on images set aside with labels as noisy (selection)")
+    if record.axis is not None:
+        parts.append(f"{record.axis.name} of each method was chosen by selection, with seed {record.seeds[0]}")
+        parts.append("over the grid: the worst and the best of these runs")
+    return "; ".join([*parts, "gap: train less test", "seconds: of a run"])
 
 
 def list_doubts(record: SweepRecord) -> list[str]:

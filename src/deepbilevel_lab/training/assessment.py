@@ -135,9 +135,9 @@ def _load(spec: RunSpec, wanted: Images, fallback_dir: Path) -> tuple[str, str, 
     if split in ("train", "test"):
         noise = spec.noise if wanted.labels is None else None
         own = replace(own, labels=wanted.labels or own.labels, test_limit=wanted.limit or own.test_limit)
-        train, test = load_sets(own, directory, noise=noise, seed=spec.seed)
+        sets = load_sets(own, directory, noise=noise, seed=spec.seed)
         # Of what the run trained on, not of the data set: noise would fall on other images of a smaller part.
-        return own.name, split, _limited(train if split == "train" else test, wanted.limit)
+        return own.name, split, _limited(sets.train if split == "train" else sets.test, wanted.limit)
     data = load_data(own.name, Path(own.path or directory), split, labels=wanted.labels)
     return own.name, split, _limited(data, wanted.limit)
 

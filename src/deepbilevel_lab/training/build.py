@@ -4,13 +4,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 
 from deepbilevel.distributed import share
 from deepbilevel.sampling import MatchedGroups
@@ -40,7 +41,9 @@ class Parts:
 
     Attributes:
         objective: the loss, where it remembers or learns something; its parameters are trained with the network's.
+        averaged: the network with weights that are averaged over steps, where the spec wants them.
         rated: whose figures are called those of training; usually the images trained on.
+        selection: what settings and epochs may be chosen by, if the spec sets images aside.
         step: all passes of a group, and what the method makes of them.
         num_parts: into how many mini-batches a group is cut: k, or 1 where the group is one batch.
         processes: those that share the run.
@@ -48,6 +51,7 @@ class Parts:
 
     spec: RunSpec
     model: nn.Module
+    averaged: AveragedModel | None
     objective: Objective | None
     method: GroupStep[Any]
     optimizer: Optimizer
@@ -55,11 +59,17 @@ class Parts:
     groups: MatchedGroups
     train: Feed
     rated: Feed
+    selection: Feed | None
     test: Feed
     step: Callable[[list[Batch]], Any]
     autocast: torch.autocast | None
     num_parts: int
     processes: OneProcess
+
+    @property
+    def result(self) -> nn.Module:
+        """The network that is evaluated and kept."""
+        return self.model if self.averaged is None else self.averaged.module
 
 
 class OtherRuns(Protocol):
@@ -78,7 +88,8 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
     """Make everything a run needs; the process's random numbers and threads are set as the spec says."""
     processes = find_processes()
     torch.set_num_threads(processes.threads(spec.threads))
-    train_set, test_set = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs)
+    sets = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs)
+    train_set = sets.train
     device = find_device(spec.device)
     # A feed wants whole groups, to draw for each of their images whoever prepares it.
     groups = MatchedGroups(
@@ -106,6 +117,7 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
     return Parts(
         spec=spec,
         model=model,
+        averaged=_make_averaged(spec, model),
         objective=objective,
         method=method,
         optimizer=optimizer,
@@ -113,7 +125,8 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
         groups=groups,
         train=train,
         rated=_make_rated_feed(spec, data_dir, device, workers) or train,
-        test=make_feed(spec, test_set, device, split="test", workers=workers),
+        selection=None if sets.selection is None else make_feed(spec, sets.selection, device, split="test"),
+        test=make_feed(spec, sets.test, device, split="test", workers=workers),
         step=make_step(spec, model, objective, method, autocast),
         autocast=autocast,
         num_parts=num_parts,
@@ -121,10 +134,24 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
     )
 
 
+class Sets(NamedTuple):
+    """The images of a run.
+
+    Attributes:
+        train: to train on, labels made wrong where that is wanted.
+        selection: set aside from these, with labels as wrong as theirs, if the spec wants it.
+        test: to test on.
+    """
+
+    train: ImageSet
+    selection: ImageSet | None
+    test: ImageSet
+
+
 def load_sets(
     spec: DataSpec, data_dir: Path, *, noise: NoiseSpec | None, seed: int, runs: OtherRuns | None = None
-) -> tuple[ImageSet, ImageSet]:
-    """Return the images to train on, labels made wrong where that is wanted, and those to test on."""
+) -> Sets:
+    """Return the images of a run."""
     directory = data_dir if spec.path is None else Path(spec.path)
     labeller = referred_run(spec.labels)
     train = load_data(spec.name, directory, spec.train_split, labels=None if labeller else spec.labels)
@@ -139,7 +166,9 @@ def load_sets(
     if noisy is not None:
         truth = train.labels if train.clean_labels is None else train.clean_labels
         train = replace(train, labels=torch.from_numpy(noisy.labels), clean_labels=truth)
-    return train, test
+    if spec.selection is None:
+        return Sets(train, None, test)
+    return Sets(*set_aside(train, spec.selection, name="data.selection"), test)
 
 
 def _limited(data: ImageSet, limit: int | None) -> ImageSet:
@@ -243,6 +272,21 @@ def _make_method(
     shrunk = optimizer if spec.method.shrinks_updates else None
     step = GroupStep(model, spec.method, num_batches=num_parts, optimizer=shrunk, scaler=scaler)
     return share(step, "batches"), num_parts
+
+
+def _make_averaged(spec: RunSpec, model: nn.Module) -> AveragedModel | None:
+    if spec.weight_averaging is None:
+        return None
+    decay = spec.weight_averaging
+
+    def blend(averages: Any, weights: Any, num_averaged: Tensor | int) -> None:
+        """Take a larger share of new weights at first, or the average would stay with the initial ones for long."""
+        count = int(num_averaged)
+        share = 1 - min(decay, (1 + count) / (10 + count))
+        for average, weight in zip(averages, weights, strict=True):
+            average.copy_(average.lerp(weight, share) if average.is_floating_point() else weight)
+
+    return AveragedModel(model, multi_avg_fn=blend, use_buffers=True)  # BatchNorm's statistics belong to its weights
 
 
 def _warn_of_single_images(model: nn.Module, batch_size: int) -> None:

@@ -14,7 +14,7 @@ from deepbilevel_lab.data.catalog import find_entry
 from deepbilevel_lab.networks.catalog import NETWORKS
 from deepbilevel_lab.specs import from_plain
 from deepbilevel_lab.training.optimizers import OptimizerSpec
-from deepbilevel_lab.training.schedules import Constant, Exponential, Linear, Phases, Steps
+from deepbilevel_lab.training.schedules import Constant, Cosine, Exponential, Linear, Phases, Steps
 from deepbilevel_lab.training.spec import Device, GroupSpec, RunSpec
 
 _MOST_THREADS = 4  # more hardly help networks of the size that is trained on a CPU
@@ -31,6 +31,7 @@ _FOR_NETWORK: dict[str, dict[str, Any]] = {
     "inception": {"optimizer": _sgd(0.1, 5e-4), "schedule": Exponential(), "epochs": 100},
     "inception_half": {"optimizer": _sgd(0.1, 5e-4), "schedule": Exponential(), "epochs": 100},
     "inception_zhang": {"optimizer": _sgd(0.1, 5e-4), "schedule": Exponential(), "epochs": 100},
+    "preact_resnet8": {"optimizer": _sgd(0.1, 5e-4), "schedule": Cosine(), "epochs": 100},
     "preact_resnet18": {"optimizer": _sgd(0.1, 1e-4), "schedule": Steps(), "epochs": 200},
     "alexnet": {"optimizer": _sgd(0.01), "schedule": Phases(), "epochs": 90},
     "resnet50": {
@@ -49,6 +50,7 @@ _RECIPES = {
     "inception": "inception",
     "inception_half": "inception",
     "inception_zhang": "inception-28",
+    "preact_resnet8": "preact",
     "preact_resnet18": "preact",
     "alexnet": "imagenet",
     "resnet50": "imagenet",

@@ -113,7 +113,7 @@ class Keeper(NoKeeper):
     def finish(self, loop: TrainingLoop) -> RunRecord:
         """Write the record last: it says that all is there."""
         parts = loop.parts
-        save_model(self._folder.model_file, parts.model, parts.train.data.class_names, parts.spec)
+        save_model(self._folder.model_file, parts.result, parts.train.data.class_names, parts.spec)
         record = make_record(loop, "done", self._data_dir)
         write_text(self._folder.card_file, write_card(parts, record))
         self._folder.write_record(record)

@@ -99,6 +99,8 @@ class TrainingLoop:
             scores: dict[str, float] = {}
             if (self.epoch + 1) % spec.evaluate_every == 0 or self.epoch + 1 == spec.epochs:
                 yield from self._evaluate("train", self.parts.rated, 1, scores)
+                if self.parts.selection is not None:
+                    yield from self._evaluate("selection", self.parts.selection, 1, scores)
                 yield from self._evaluate("test", self.parts.test, spec.data.test_crops, scores)
                 scores["gap"] = scores["train"] - scores["test"]
             row = Row(epoch=self.epoch + 1, lr=float(lr), **self.steps.summary())
@@ -150,6 +152,8 @@ class TrainingLoop:
             parts.scaler.update()
             self._check(report)
         parts.optimizer.zero_grad(set_to_none=True)
+        if parts.averaged is not None:
+            parts.averaged.update_parameters(parts.model)
         self.steps.add(report)
         self.report = report
 
@@ -186,7 +190,7 @@ class TrainingLoop:
         parts, metric = self.parts, make_metric(feed)
         done = 0
         for indices, probabilities in predict(
-            parts.model, feed, crops=crops, autocast=parts.autocast, processes=parts.processes
+            parts.result, feed, crops=crops, autocast=parts.autocast, processes=parts.processes
         ):
             metric.add(indices, probabilities)
             done += len(indices)
@@ -213,6 +217,7 @@ class TrainingLoop:
             "epoch": self.epoch,
             "group": self.group,
             "model": parts.model.state_dict(),
+            "averaged": None if parts.averaged is None else parts.averaged.state_dict(),
             "objective": None if parts.objective is None else parts.objective.state_dict(),
             "optimizer": parts.optimizer.state_dict(),
             "scaler": None if parts.scaler is None else parts.scaler.state_dict(),
@@ -234,6 +239,8 @@ class TrainingLoop:
                 "from, or start anew with --no-resume"
             )
         parts.model.load_state_dict(state["model"])
+        if parts.averaged is not None:
+            parts.averaged.load_state_dict(state["averaged"])
         if parts.objective is not None:
             parts.objective.load_state_dict(state["objective"])
         parts.optimizer.load_state_dict(state["optimizer"])

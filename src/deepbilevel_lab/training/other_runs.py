@@ -91,7 +91,7 @@ class RunsBeside:
                 return
             trained = load_model(folder.model_file)
             spec = trained.spec
-            train, _ = load_sets(spec.data, self.data_dir, noise=spec.noise, seed=spec.seed, runs=self)
+            train = load_sets(spec.data, self.data_dir, noise=spec.noise, seed=spec.seed, runs=self).train
             truth = train.labels if train.clean_labels is None else train.clean_labels
             device = find_device(spec.device)
             feed = make_feed(spec, train, device, split="train")

@@ -4,6 +4,7 @@ A schedule is a function of how far the run is, and has no state: nothing of it 
 number of epochs stretches it. The arguments are the epoch, counted from 0 with its fraction, and their number.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -81,6 +82,30 @@ class Linear:
 
 
 @dataclass(frozen=True)
+class Cosine:
+    """The learning rate rises in a straight line over ``warmup``, a share of the run, then falls as half a cosine.
+
+    >>> [round(Cosine(warmup=0.1).factor(epoch, 100), 3) for epoch in (5, 10, 55, 100)]
+    [0.5, 1.0, 0.5, 0.0]
+    """
+
+    kind: ClassVar[str] = "cosine"
+    warmup: float = 0.0
+
+    def __post_init__(self) -> None:
+        validate(self)
+        if not 0 <= self.warmup < 1:
+            raise SpecError(f"warmup must be a share of the epochs from 0 to less than 1, got {self.warmup}")
+
+    def factor(self, epoch: float, num_epochs: int) -> float:
+        """Return the factor on the learning rate."""
+        done = min(1.0, epoch / num_epochs)
+        if done < self.warmup:
+            return done / self.warmup
+        return 0.5 * (1 + math.cos(math.pi * (done - self.warmup) / (1 - self.warmup)))
+
+
+@dataclass(frozen=True)
 class Phases:
     """Phases of equal length; the learning rate falls by the same factor between them, ``span``-fold over all.
 
@@ -104,7 +129,7 @@ class Phases:
         return self.span ** (-phase / (self.count - 1))
 
 
-ScheduleSpec = Constant | Exponential | Steps | Linear | Phases
+ScheduleSpec = Constant | Exponential | Steps | Linear | Cosine | Phases
 
 
 def _check_positive(name: str, value: float) -> None:

@@ -91,6 +91,8 @@ class RunSpec:
         evaluate_every: how many epochs lie between two evaluations; the last epoch is always evaluated.
         zeroed_steps: stop the run after so many consecutive steps in which nothing could be learned.
         shared_dropout: draw the same dropout masks for all mini-batches of a group.
+        weight_averaging: evaluate and keep an exponential average of the weights over steps, BatchNorm's statistics
+            included; the decay per step, 0.99 for instance, or ``None`` for the weights of the last step.
     """
 
     data: DataSpec
@@ -111,6 +113,7 @@ class RunSpec:
     evaluate_every: int = 1
     zeroed_steps: int = 100
     shared_dropout: bool = field(default=False, metadata=ADDED_LATER)
+    weight_averaging: float | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         validate(self)
@@ -119,6 +122,11 @@ class RunSpec:
                 raise SpecError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.seed < 2**32:
             raise SpecError(f"seed must lie in 0 .. 2**32 - 1, got {self.seed}")
+        if self.weight_averaging is not None and not 0 < self.weight_averaging < 1:
+            raise SpecError(
+                f"weight_averaging must lie between 0 and 1, got {self.weight_averaging}; 0.99 averages over about 100 "
+                "steps, null keeps the last weights"
+            )
         if self.precision == "float16" and self.device == "cpu":
             raise SpecError("precision 'float16' needs a GPU; on a CPU take 'float32', which is also the fastest")
         if self.group.holdout is not None and not self.method.validates:
@@ -241,8 +249,9 @@ class RunSpec:
         """What the run is, for people: data, network, method, loss and mixing if they are unusual, and noise."""
         loss = None if isinstance(self.loss, CrossEntropy) else self.loss.kind
         mixing = self.mixing and self.mixing.kind
+        averaging = None if self.weight_averaging is None else "averaged"
         noise = self.noise and str(self.noise)
-        parts = [self.data.name, self.data.labels, self.network.name, self.method.kind, loss, mixing, noise]
+        parts = [self.data.name, self.data.labels, self.network.name, self.method.kind, loss, mixing, averaging, noise]
         return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(part for part in parts if part))
 
     @property

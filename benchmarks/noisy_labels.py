@@ -1,0 +1,86 @@
+"""Which method for noisy labels? Every method with its own learning rate, chosen on noisy labels, over many settings.
+
+    python -m benchmarks.noisy_labels --out runs/noisy-labels --jobs 2      # hours; the same command goes on
+    python -m benchmarks.noisy_labels --out runs/noisy-labels --only 'digits-*'
+
+Each setting is one ``deepbilevel compare --tune``. Its record is copied to ``results/noisy-labels`` as soon as there is
+one, so that what is finished can be read. CIFAR-10 is looked for in ``DEEPBILEVEL_DATA``.
+"""
+
+import argparse
+import fnmatch
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+METHODS = (
+    *("sgd", "weight-averaging", "label-smoothing", "mixup", "gce", "elr"),
+    *("accumulation", "uniform", "bilevel", "bilevel+mixup"),
+    *("cross-validated", "cross-validated-averaged"),
+    *("cross-validated-averaged+gce", "cross-validated-averaged+weight-averaging"),
+)
+_DATA: Mapping[str, Sequence[str]] = {
+    "digits": ["--data=digits", "--epochs=50", "--tune=optimizer.lr=0.03,0.1,0.3"],
+    "cifarnet": [
+        *("--data=cifar10", "--network=cifarnet", "--limit=5000", "--set=data.test_limit=5000"),
+        *("--epochs=30", "--set=evaluate_every=2", "--tune=optimizer.lr=0.005,0.015,0.05"),
+    ],
+    # Random crops, flips and weight decay: what most people do.
+    "resnet8": [
+        *("--data=cifar10", "--network=preact_resnet8", "--limit=5000", "--set=data.test_limit=5000"),
+        *("--epochs=30", "--set=evaluate_every=2", "--tune=optimizer.lr=0.03,0.1,0.3"),
+    ],
+}
+_NOISE: Mapping[str, Sequence[str]] = {
+    "uniform40": ["--noise=uniform:0.4"],
+    "clean": [],
+    "worst": ["--set=data.labels=worst"],
+    "uniform60": ["--noise=uniform:0.6"],
+    "pair40": ["--noise=pair:0.4"],
+    "uniform20": ["--noise=uniform:0.2"],
+    "aggre": ["--set=data.labels=aggre"],
+}
+_REAL_NOISE = ("worst", "aggre")  # human labels, of CIFAR-10 alone
+SETTINGS: Mapping[str, Sequence[str]] = {
+    f"{data}-{noise}": [*how, *given]
+    for data, how in _DATA.items()
+    for noise, given in _NOISE.items()
+    if data != "digits" or noise not in _REAL_NOISE
+}
+RESULTS = Path(__file__).parents[1] / "results" / "noisy-labels"
+
+
+def command(setting: str, out: Path, jobs: int, seeds: str) -> list[str]:
+    """Return the command that runs a setting, or goes on with it."""
+    common = ["--set=schedule=cosine", "--set=data.selection=0.1", "--set=threads=1", f"--methods={','.join(METHODS)}"]
+    place = [f"--seeds={seeds}", f"--jobs={jobs}", f"--out={out / setting}", f"--name={setting}"]
+    return [sys.executable, "-m", "deepbilevel", "compare", *SETTINGS[setting], *common, *place]
+
+
+def main() -> None:
+    """Run the settings that are wanted, one after another, and keep their records."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/noisy-labels"), help="the folder of the runs")
+    parser.add_argument("--only", default="*", help="settings whose names match, as in 'cifarnet-*'")
+    parser.add_argument("--jobs", type=int, default=1, help="how many runs side by side")
+    parser.add_argument("--seeds", default="0-2", help="the first one chooses the learning rate")
+    parser.add_argument("--list", action="store_true", help="show the commands and stop")
+    given = parser.parse_args()
+    for setting in fnmatch.filter(SETTINGS, given.only):
+        words = command(setting, given.out, given.jobs, given.seeds)
+        if given.list:
+            print(" ".join(words[2:]))
+            continue
+        code = subprocess.run(words, check=False).returncode
+        record = given.out / setting / f"sweep-{setting}.json"
+        if record.is_file():
+            RESULTS.mkdir(parents=True, exist_ok=True)
+            shutil.copy(record, RESULTS / f"{setting}.json")
+        if code == 130:  # interrupted, and saved
+            sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
