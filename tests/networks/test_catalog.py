@@ -24,7 +24,7 @@ def test_a_name_and_a_number_of_classes_make_a_network():
         ("cifar_net", "cifarnet"),
         ("CifarNet", "cifarnet"),
         ("resnet-50", "resnet50"),
-        ("preact_resnet", "preact_resnet18"),
+        ("preact_resnet-18", "preact_resnet18"),
     ],
 )
 def test_a_misspelt_name_is_recognised(wrong, meant):

@@ -122,6 +122,8 @@ def test_the_record_has_everything_a_report_needs(tmp_path):
     assert sgd["runs"][1]["figures"] == {
         "test": 84.0,
         "best": 89.0,
+        "picked": None,
+        "selection": None,
         "train": 60.0,
         "train_clean": 70.0,
         "gap": -24.0,

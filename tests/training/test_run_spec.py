@@ -27,13 +27,13 @@ from deepbilevel_lab.specs import SpecError, canonical_json, from_plain, to_plai
 from deepbilevel_lab.training.defaults import best_device, default_spec, usual_threads
 from deepbilevel_lab.training.folder import RunFolder
 from deepbilevel_lab.training.optimizers import OptimizerSpec
-from deepbilevel_lab.training.schedules import Constant, Exponential, Linear, Phases, Steps
+from deepbilevel_lab.training.schedules import Constant, Cosine, Exponential, Linear, Phases, Steps
 from deepbilevel_lab.training.spec import GroupSpec, RunSpec
 from deepbilevel_lab.training.spec_files import load_spec, save_spec
 from tests.losses.tasks import PURE_LOSSES
 
 INCEPTIONS = ("inception", "inception_half", "inception_zhang")
-LARGE, SMALL = {"alexnet", "resnet50"}, {"cifarnet", *INCEPTIONS, "preact_resnet18"}
+LARGE, SMALL = {"alexnet", "resnet50"}, {"cifarnet", *INCEPTIONS, "preact_resnet8", "preact_resnet18"}
 POSSIBLE = {
     "digits": {"digit_cnn"},
     "cifar10": SMALL,
@@ -89,6 +89,7 @@ def test_defaults_are_the_papers():
         "digit_cnn": (0.1, Constant(), 50),
         "cifarnet": (0.01, Exponential(0.95), 100),
         **dict.fromkeys(INCEPTIONS, (0.1, Exponential(0.95), 100)),
+        "preact_resnet8": (0.1, Cosine(), 100),
         "preact_resnet18": (0.1, Steps((0.5, 0.75), 0.1), 200),
         "alexnet": (0.01, Phases(5, 250.0), 90),
         "resnet50": (0.001, Steps((0.5,), 0.1), 10),
@@ -213,6 +214,7 @@ VARIANTS = [
     *({"group": GroupSpec(holdout=0.1)}, {"group": GroupSpec(matched=False)}, {"epochs": 7}, {"seed": 4}),
     *({"device": "cuda"}, {"precision": "bfloat16"}, {"threads": 3}, {"evaluate_every": 2}, {"zeroed_steps": 5}),
     *({"mixing": Mixup()}, {"mixing": Mixup(0.2)}, {"passes": "joined"}),
+    *({"weight_averaging": 0.9}, {"weight_averaging": 0.99}),
     *({"loss": LabelSmoothing()}, {"loss": LabelSmoothing(0.2)}, {"loss": GeneralizedCrossEntropy()}),
     {"network": {"name": "cifarnet", "weights": "a.safetensors"}},
     {"network": {"name": "cifarnet", "dropout": 0.7}},

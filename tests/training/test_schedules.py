@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepbilevel_lab.specs import SpecError, from_plain, to_plain
-from deepbilevel_lab.training.schedules import Constant, Exponential, Linear, Phases, ScheduleSpec, Steps
+from deepbilevel_lab.training.schedules import Constant, Cosine, Exponential, Linear, Phases, ScheduleSpec, Steps
 
-EVERY_SCHEDULE = [Constant(), Exponential(), Steps(), Linear(), Phases()]
+EVERY_SCHEDULE = [Constant(), Exponential(), Steps(), Linear(), Cosine(), Phases()]
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,8 @@ EVERY_SCHEDULE = [Constant(), Exponential(), Steps(), Linear(), Phases()]
         (Steps(at=(0.75, 0.5), drop=0.5), 4, {1.9: 1, 2: 0.5, 3: 0.25}),
         (Steps(), 5, {2: 1, 2.5: 1, 3: 0.1, 3.75: 0.1, 4: 0.01}),  # within an epoch nothing changes
         (Steps(at=()), 4, {0: 1, 3: 1}),
+        (Cosine(), 100, {0: 1, 25: (2 + 2**0.5) / 4, 50: 0.5, 100: 0, 101: 0}),
+        (Cosine(0.2), 100, {0: 0, 5: 0.25, 20: 1, 60: 0.5, 100: 0}),
         (Linear(), 1000, {0: 1, 250: 0.75, 500.5: 0.4995, 999.9: 0.0001, 1000: 0, 1001: 0}),
         (Linear(), 1, {0: 1, 0.25: 0.75}),
         (Phases(count=2, span=10.0), 4, {1.99: 1, 2: 0.1, 4: 0.1}),  # 4 is the very end
@@ -70,6 +72,7 @@ def test_every_schedule_is_known_by_its_kind(schedule):
     [
         (lambda: Exponential(factor_per_epoch=0), "factor_per_epoch must be positive, got 0.0"),
         (lambda: Exponential(factor_per_epoch=float("nan")), "factor_per_epoch must be a number, got nan"),
+        (lambda: Cosine(warmup=1.0), "warmup must be a share of the epochs from 0 to less than 1, got 1.0"),
         (lambda: Steps(drop=-0.1), "drop must be positive, got -0.1"),
         (lambda: Steps(at=(0.5, 1.0)), r"at must hold shares of the epochs between 0 and 1, got \[0.5, 1.0\]"),
         (lambda: Steps(at=(0.0,)), r"at must hold shares of the epochs between 0 and 1, got \[0.0\]"),

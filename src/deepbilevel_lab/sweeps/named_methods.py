@@ -106,7 +106,7 @@ METHODS: Mapping[str, NamedMethod] = MappingProxyType(
         ),
         "cross-validated-averaged": NamedMethod(
             "ours",
-            "the same with signal and noise averaged over steps, and the best shrinkage of the mean of 8",
+            "the same, signal and noise averaged over steps, shrunk as the mean of 8",
             {"method": "cross-validated", "method.strength": 0.125, "method.momentum": 0.9},
         ),
         "cross-validated-filter": NamedMethod(

@@ -93,4 +93,4 @@ def usual_threads() -> int:
 
 
 def _recipe(data: str, network: str) -> str:
-    return "preact-cifar100" if (data, network) == ("cifar100", "preact_resnet18") else _RECIPES[network]
+    return "preact-cifar100" if data == "cifar100" and _RECIPES[network] == "preact" else _RECIPES[network]

@@ -1,0 +1,126 @@
+"""Every method with its own value of a setting: the plan, the choice by noisy labels, and the table of both."""
+
+from dataclasses import replace
+
+import pytest
+
+from deepbilevel_lab.report import draw_comparison
+from deepbilevel_lab.specs import SpecError
+from deepbilevel_lab.sweeps.comparison import plan
+from deepbilevel_lab.sweeps.expressions import read_methods
+from deepbilevel_lab.sweeps.sweep import make_sweep_record
+from deepbilevel_lab.sweeps.table import describe, make_table
+from deepbilevel_lab.sweeps.trials import Outcome
+from deepbilevel_lab.sweeps.tuning import Grid, read_grid, tuned_methods
+from tests.cli.trained import make_spec, run_command
+from tests.sweeps.test_comparison import done
+
+GRID = Grid("optimizer.lr", (0.01, 0.1))
+
+
+def make_plan(methods="sgd,bilevel", seeds=(0, 1), tune=GRID, **settings):
+    return plan(make_spec(noise="uniform:0.5", **settings), read_methods(methods), seeds, tune=tune)
+
+
+def scored(trial, selection, test):
+    """Return a finished run with that result on images set aside, and on test images."""
+    outcome = done(trial, test)
+    final = replace(outcome.record.final, selection=selection)
+    return replace(outcome, record=replace(outcome.record, final=final, history=(final,)))
+
+
+def outcomes_of(comparison, scores):
+    """Return outcomes from ``(method, value, seed) -> (selection, test)``; the others are not there."""
+    trials = {(each.tags["row"], each.tags["x"], each.tags["seed"]): each for each in comparison.trials()}
+    return [scored(trials[key], *score) for key, score in scores.items()]
+
+
+FIRST_SEED = {
+    ("sgd", 0.01, 0): (60.0, 70.0),
+    ("sgd", 0.1, 0): (50.0, 80.0),
+    ("bilevel", 0.01, 0): (55.0, 66.0),
+    ("bilevel", 0.1, 0): (56.0, 65.0),
+}
+
+
+def test_every_method_has_every_value_and_images_are_set_aside():
+    comparison = make_plan()
+    assert [(cell.row, cell.x) for cell in comparison.cells] == [
+        ("sgd", 0.01),
+        ("sgd", 0.1),
+        ("bilevel", 0.01),
+        ("bilevel", 0.1),
+    ]
+    assert [cell.specs[0].optimizer.lr for cell in comparison.cells] == [0.01, 0.1, 0.01, 0.1]
+    assert all(spec.data.selection == 0.1 for cell in comparison.cells for spec in cell.specs)
+    assert make_plan(**{"data.selection": 0.2}).base.data.selection == 0.2
+
+
+def test_the_value_is_chosen_on_noisy_labels_with_the_first_seed_whatever_the_test_says():
+    comparison = make_plan()
+    other = {("sgd", 0.01, 1): (0.0, 71.0), ("bilevel", 0.1, 1): (99.0, 64.0)}
+    record = make_sweep_record(comparison, outcomes_of(comparison, {**FIRST_SEED, **other}))
+    sgd, bilevel = tuned_methods(record)
+    assert (sgd.chosen.x, sgd.range) == (0.01, (70.0, 80.0))
+    assert (bilevel.chosen.x, bilevel.range) == (0.1, (65.0, 66.0))
+    titles, rows = make_table(record)
+    assert titles[:3] == ["method", "optimizer.lr", "seeds"]
+    assert rows[0][:4] == ["sgd", "0.01", "2", "70.50 ± 0.71"]
+    assert rows[0][-1] == "70.00 to 80.00"
+    assert "chosen by selection, with seed 0" in describe(record)
+
+
+def test_nothing_is_chosen_before_all_values_were_tried():
+    comparison = make_plan()
+    scores = dict(list(FIRST_SEED.items())[:3])
+    record = make_sweep_record(comparison, outcomes_of(comparison, scores))
+    sgd, bilevel = tuned_methods(record)
+    assert sgd.chosen is not None
+    assert (bilevel.chosen, bilevel.range) == (None, None)
+    assert make_table(record)[1][1][:3] == ["bilevel", "-", "not all values tried"]
+
+
+def test_a_value_at_which_training_diverges_is_not_chosen():
+    comparison = make_plan()
+    outcomes = outcomes_of(comparison, {key: score for key, score in FIRST_SEED.items() if key != ("sgd", 0.01, 0)})
+    failed = next(each for each in comparison.trials() if (each.tags["row"], each.tags["x"]) == ("sgd", 0.01))
+    record = make_sweep_record(comparison, [*outcomes, Outcome(failed, "failed", error="the loss is nan")])
+    assert tuned_methods(record)[0].chosen.x == 0.1
+
+
+def test_of_equals_the_smaller_value_is_chosen():
+    comparison = make_plan("sgd")
+    record = make_sweep_record(
+        comparison, outcomes_of(comparison, {("sgd", 0.01, 0): (50.0, 1.0), ("sgd", 0.1, 0): (50.0, 2.0)})
+    )
+    assert tuned_methods(record)[0].chosen.x == 0.01
+
+
+@pytest.mark.parametrize("text", ["optimizer.lr", "optimizer.lr=", "optimizer.lr=0.1", "=1,2", "optimizer.lr=a,b", ""])
+def test_a_grid_that_is_none_is_refused_with_an_example(text):
+    with pytest.raises(SpecError, match=r"--tune needs a key and at least two numbers, as in optimizer.lr=0.01,0.03"):
+        read_grid(text)
+
+
+def test_a_setting_that_is_the_same_for_all_cannot_be_tuned():
+    with pytest.raises(SpecError, match="epochs is the same for all methods"):
+        make_plan(tune=Grid("epochs", (1.0, 2.0)))
+
+
+def test_it_is_drawn_even_before_it_is_complete(tmp_path):
+    comparison = make_plan()
+    for scores in ({}, FIRST_SEED):
+        draw_comparison(make_sweep_record(comparison, outcomes_of(comparison, scores)), tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_the_command_tries_all_values_with_one_seed_and_the_chosen_one_with_the_others(tmp_path):
+    words = "compare --data digits --limit 256 --epochs 1 --methods sgd,gce --tune optimizer.lr=0.01,0.1 --seeds 0,1"
+    command = [*words.split(), "--threads", "1", "--out", str(tmp_path), "--name", "tuned", "--noise", "uniform:0.4"]
+    done = run_command(*command)
+    assert done.returncode == 0, done.stderr
+    assert len([each for each in tmp_path.iterdir() if each.is_dir()]) == 6  # two methods: two values, one more seed
+    again = run_command(*command, "--json")
+    assert again.returncode == 0
+    assert '"status": "missing"' in again.stdout  # the values that were not chosen have one seed
