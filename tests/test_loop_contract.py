@@ -73,7 +73,7 @@ def test_an_error_in_fill_drops_the_group(make, monkeypatch):
         raise MemoryError("no room for gradients")
 
     with monkeypatch.context() as patch:
-        patch.setattr("deepbilevel.step.put_gradients", out_of_memory)
+        patch.setattr("deepbilevel.parameters.put_gradients", out_of_memory)
         with pytest.raises(MemoryError):
             step.fill()
     assert step.num_collected == 0  # sums are used up: filling again would leave nonsense

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from deepbilevel.gradients import Gradients, Layout, wide_zeros
 
-ReportT = TypeVar("ReportT", covariant=True)
-
 Memory = dict[str, Any]
 """What a rule keeps from one group to the next: tensors, and gradients by position. Empty for most rules."""
 
@@ -51,6 +49,9 @@ class Report:
     def applied(self) -> bool:
         """Whether anything was learned: false if the step's gradient is zero."""
         return bool((self.weights != 0).any())
+
+
+ReportT = TypeVar("ReportT", bound=Report, covariant=True)
 
 
 class Outcome(NamedTuple, Generic[ReportT]):

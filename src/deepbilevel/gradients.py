@@ -1,4 +1,4 @@
-"""Reading, comparing, adding up and writing back the gradients of a model's parameters.
+"""Comparing and adding up the gradients of a model's parameters.
 
 This module knows tensors and which of them belong together; it does not know what a validation mini-batch is or how
 weights come about. Everything stays on the device: no function here waits for a value (no ``.item()``), so mini-batches
@@ -9,18 +9,17 @@ queue up on an accelerator as in an ordinary loop.
 # (torch._foreach_add and its siblings) but spells them with an underscore.
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from deepbilevel.parameters import Gradients as Gradients
+from deepbilevel.parameters import Parameters as Parameters
 
 _WIDE = {torch.float32, torch.float64}
-
-Parameters = nn.Module | Iterable[Tensor] | Iterable[Mapping[str, Any]]
-"""A module, its parameters, or an optimizer's ``param_groups``."""
 
 
 class LazyGradient(Protocol):
@@ -46,87 +45,8 @@ class LazyGradient(Protocol):
         ...
 
 
-Gradients = dict[int, Tensor]
-"""Position of a parameter -> its gradient. A parameter the loss did not touch has no entry."""
-
 AnyGradients = Mapping[int, Tensor | LazyGradient]
-"""The same for rules that take some of them not multiplied out (``takes_products``)."""
-
-
-def unique_parameters(model_or_parameters: Parameters) -> list[Tensor]:
-    """Return the parameters of a module, of a list or of an optimizer's groups, each once; refuse what is none."""
-    if isinstance(model_or_parameters, nn.Module):
-        return _checked(list(model_or_parameters.parameters()))
-    if isinstance(model_or_parameters, Tensor):
-        raise TypeError("model_or_parameters must be a module or several parameters, got one tensor; put it in a list")
-    if not isinstance(model_or_parameters, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        remedy = "its .param_groups" if hasattr(model_or_parameters, "param_groups") else "the model"
-        raise TypeError(
-            f"model_or_parameters must be a module or several parameters, got {type(model_or_parameters).__name__}; "
-            f"pass {remedy}"
-        )
-    found: list[Tensor] = []
-    for entry in model_or_parameters:
-        found.extend(entry["params"] if isinstance(entry, Mapping) else [entry])
-    return _checked(list({id(parameter): parameter for parameter in found}.values()))
-
-
-def _checked(parameters: list[Tensor]) -> list[Tensor]:
-    if not parameters:
-        raise ValueError("model_or_parameters holds no parameter; was a generator used up before?")
-    for parameter in parameters:
-        if not isinstance(parameter, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"model_or_parameters must hold tensors, got {type(parameter).__name__}")
-        if not parameter.is_leaf:
-            raise ValueError("model_or_parameters holds a tensor that is computed from others; pass leaf parameters")
-        if not parameter.is_floating_point():
-            raise ValueError(
-                f"model_or_parameters holds a parameter of {parameter.dtype}; only real floating point is supported "
-                "(train complex parameters through torch.view_as_real)"
-            )
-    return parameters
-
-
-def owning_modules(model: nn.Module) -> list[int]:
-    """Return for each of ``model.parameters()`` the number of the module that owns it; the first one of a tied one."""
-    owners: dict[int, int] = {}
-    num_owners = 0
-    for module in model.modules():
-        own = [p for p in module.parameters(recurse=False) if id(p) not in owners]
-        owners.update((id(parameter), num_owners) for parameter in own)
-        num_owners += bool(own)
-    return [owners[id(parameter)] for parameter in model.parameters()]
-
-
-def take_gradients(parameters: Sequence[Tensor]) -> Gradients:
-    """Move ``.grad`` out of the parameters, without a copy; afterwards they have none."""
-    taken: Gradients = {}
-    for position, parameter in enumerate(parameters):
-        if parameter.grad is not None:
-            taken[position] = parameter.grad
-            parameter.grad = None
-    return taken
-
-
-@contextmanager
-def emptied_gradients(parameters: Sequence[Tensor]) -> Generator[None]:
-    """Let parameters have no gradient, for others to come; after an error they have what they had."""
-    before = [parameter.grad for parameter in parameters]
-    for parameter in parameters:
-        parameter.grad = None
-    try:
-        yield
-    except BaseException:
-        for parameter, gradient in zip(parameters, before, strict=True):
-            parameter.grad = gradient
-        raise
-
-
-def put_gradients(parameters: Sequence[Tensor], gradients: Gradients) -> None:
-    """Make ``gradients`` the ``.grad`` of the parameters; a parameter without an entry gets none."""
-    for position, parameter in enumerate(parameters):
-        gradient = gradients.get(position)
-        parameter.grad = None if gradient is None else gradient.to(parameter.dtype)
+"""Gradients for rules that take some of them not multiplied out (``takes_products``)."""
 
 
 def scale_gradients(gradients: Gradients, factor: Tensor) -> None:

@@ -9,45 +9,49 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from deepbilevel.gradients import Gradients, scale_gradients, take_gradients
+from deepbilevel.gradients import Gradients, scale_gradients
+from deepbilevel.parameters import Autograd
 
 
-class LossScaling:
+def is_scaling(scaler: GradScaler | None) -> bool:
+    """Return whether there is a scaler, and it is switched on; refuse what is none."""
+    if scaler is not None and not isinstance(scaler, GradScaler):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"scaler must be a torch.amp.GradScaler, got {scaler!r}; pass the one your loop steps with")
+    return scaler is not None and scaler.is_enabled()
+
+
+def autograd_with(scaler: GradScaler | None, parameters: Sequence[Tensor]) -> Autograd:
+    """Return what runs the backward passes of a loop with this scaler, if it has one."""
+    return ScaledAutograd(parameters, scaler) if scaler is not None and is_scaling(scaler) else Autograd(parameters)
+
+
+class ScaledAutograd(Autograd):
     """Scales losses, and gradients back and forth.
 
     Args:
+        parameters: whose gradients are wanted.
         scaler: the one the loop steps with, switched on.
     """
 
-    def __init__(self, scaler: GradScaler) -> None:
+    def __init__(self, parameters: Sequence[Tensor], scaler: GradScaler) -> None:
+        super().__init__(parameters)
         self._scaler = scaler
         self._overflowed: Tensor | None = None
 
-    @classmethod
-    def of(cls, scaler: GradScaler | None) -> "LossScaling | None":
-        """Return what a scaler asks for: nothing if there is none, or if it is switched off."""
-        if scaler is not None and not isinstance(scaler, GradScaler):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"scaler must be a torch.amp.GradScaler, got {scaler!r}; pass the one your loop steps with")
-        return cls(scaler) if scaler is not None and scaler.is_enabled() else None
-
-    def gradients_of(self, loss: Tensor, parameters: Sequence[Tensor]) -> Gradients:
+    def gradients_of(self, loss: Tensor) -> Gradients:
         """Run backward from the scaled loss; return the gradients without the scale."""
-        self._scaler.scale(loss).backward()
-        gradients = take_gradients(parameters)
+        self._lower_after_overflow()
+        gradients = super().gradients_of(self._scaler.scale(loss))
         scale_gradients(gradients, self._scale(loss.device).reciprocal())
         return gradients
 
-    def scale_result(self, gradients: Gradients, overflowed: Tensor) -> None:
-        """Bring the scale into a group's gradient, in place.
+    def put(self, gradients: Gradients, finite: Tensor) -> None:
+        """Bring the scale into a group's gradients; remember whether one overflowed that is not in them."""
+        self._overflowed = ~finite.all()
+        scale_gradients(gradients, self._scale(self._overflowed.device))
+        super().put(gradients, finite)
 
-        Args:
-            gradients: what the rule made of the group.
-            overflowed: whether a mini-batch was left out because its gradient was not finite.
-        """
-        scale_gradients(gradients, self._scale(overflowed.device))
-        self._overflowed = overflowed
-
-    def lower_after_overflow(self) -> None:
+    def _lower_after_overflow(self) -> None:
         """Lower the loss scale if a mini-batch of the last group overflowed.
 
         The scaler looks for overflow in ``.grad``, where a skipped mini-batch leaves no trace; unless it is told, it

@@ -40,6 +40,10 @@ class Shards:
         """Return the part of a parameter or gradient that is here."""
         return tensor.to_local()
 
+    def own_parts(self, tensors: Gradients) -> Gradients:
+        """Return the parts that are here, by position."""
+        return {position: self.own_part(each) for position, each in tensors.items()}
+
     def joined(self, position: int, part: Tensor) -> Tensor:
         """Return a tensor cut like the parameter at ``position``, of which ``part`` is here."""
         like = self._parameters[position]

@@ -1,11 +1,14 @@
 """``share``: the one way to ask for several processes, for a step and for its sampler."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from deepbilevel.checks import choose
-from deepbilevel.distributed.ranks import Ranks, find_ranks
+from deepbilevel.distributed.averaged_step import AveragedStep
+from deepbilevel.distributed.ranks import find_ranks
+from deepbilevel.distributed.sharded_step import ShardedStep
 from deepbilevel.distributed.shards import find_shards
-from deepbilevel.distributed.shared_step import AveragedStep, ShardedStep, SpreadStep
+from deepbilevel.distributed.spread_step import SpreadStep
 from deepbilevel.distributed.spreads import Spread, note_sampler
 from deepbilevel.sampling import MatchedGroups
 from deepbilevel.sampling.draws import Part
@@ -86,17 +89,21 @@ def _share_step(
                 "fully_shard, where the processes of their mesh share every mini-batch; take share(..., 'images') for "
                 "step and sampler, and leave process_group out"
             )
-        return ShardedStep(step, shards)
+        return _continued(step, lambda: ShardedStep(step, shards))
     if spread == "nothing" or (ranks := find_ranks(process_group)) is None:
         step.alone_on_purpose = True
         return step
-    return _make_shared(step, ranks, spread)
-
-
-def _make_shared(step: GroupStep[Any], ranks: Ranks, spread: Spread) -> GroupStep[Any]:
     if spread == "images":
         raise ValueError(
             "spread='images' is for parameters that are sharded by fully_shard, which averages their gradients, and "
             "these are whole; take 'batches' or 'groups', or shard the model before the step is made"
         )
-    return SpreadStep(step, ranks) if spread == "batches" else AveragedStep(step, ranks)
+    return _continued(step, lambda: (SpreadStep if spread == "batches" else AveragedStep)(step, ranks))
+
+
+def _continued(step: GroupStep[Any], make: Callable[[], GroupStep[Any]]) -> GroupStep[Any]:
+    """Make a shared step that goes on where ``step`` is, if that is between two groups."""
+    state = step.state_dict()
+    shared = make()
+    shared.load_state_dict(state)
+    return shared

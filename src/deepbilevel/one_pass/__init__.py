@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from deepbilevel.checks import check_count, check_gradients
-from deepbilevel.gradients import AnyGradients, emptied_gradients
+from deepbilevel.gradients import AnyGradients
 from deepbilevel.one_pass.checks import check_losses, check_one_process
 from deepbilevel.one_pass.joined_batches import join_batches
 from deepbilevel.one_pass.outer_products import OuterProducts
 from deepbilevel.one_pass.passes import run_in_one_pass
+from deepbilevel.parameters import emptied_gradients
 from deepbilevel.step import GroupStep
 
 Batch = TypeVar("Batch")

@@ -6,12 +6,13 @@ from typing import Any
 from torch import Tensor
 
 from deepbilevel.checks import check_alone
+from deepbilevel.loss_scaling import is_scaling
 from deepbilevel.step import GroupStep
 
 
 def check_one_process(step: GroupStep[Any]) -> None:
     """Refuse a loss scaler and other processes."""
-    others = "a loss scaler" if step.scales_losses else "other processes" if step.is_shared else None
+    others = "a loss scaler" if is_scaling(step.scaler) else "other processes" if step.is_shared else None
     if others is not None:
         raise NotImplementedError(f"step_at_once() does not work with {others}; use step_over() or backward()")
     if not step.alone_on_purpose:

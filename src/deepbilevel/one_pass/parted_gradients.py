@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from deepbilevel.gradients import AnyGradients, take_gradients
+from deepbilevel.gradients import AnyGradients
 from deepbilevel.one_pass.outer_products import OuterProducts
+from deepbilevel.parameters import take_gradients
 
 
 class PartedGradients:
