@@ -11,11 +11,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from deepbilevel.checks import check_flag
-from deepbilevel.contract import Accumulator, Memory, Outcome, Rule
-from deepbilevel.gradients import AnyGradients, Blocks, Layout, WeightedGradientSum
+from deepbilevel.contract import Accumulator, Memory, Outcome
+from deepbilevel.gradients import Gradients, Layout, WeightedGradientSum
 from deepbilevel.rule import check_regularisation, cosines
-from deepbilevel.rules.bilevel import BilevelReport, normalised
+from deepbilevel.rules.bilevel_settings import BilevelReport, BilevelSettings
 from deepbilevel.rules.held import HeldGradients
 
 
@@ -47,44 +46,27 @@ def exact_weights(gram: Tensor, dots: Tensor, *, lam: float = 1.0, mu: float = 0
 
 
 @dataclass(frozen=True)
-class ExactBilevel(Rule[BilevelReport]):
-    """Weights from the full linear system; settings as in :class:`~deepbilevel.rules.BilevelRule`."""
+class ExactBilevel(BilevelSettings):
+    """Weights from the full linear system; settings as in :class:`~deepbilevel.Bilevel`."""
 
     kind: ClassVar[str] = "exact"
     description: ClassVar[str] = "bilevel, the linear system solved exactly"
-    matches: ClassVar[bool] = True
     validates: ClassVar[bool] = True
-    takes_products: ClassVar[bool] = True
     spreads: ClassVar[bool] = False
-
-    mu: float = 0.01
-    lam: float = 1.0
-    normalize: bool = True
-    per_layer: bool = False
-
-    def __post_init__(self) -> None:
-        check_regularisation(lam=self.lam, mu=self.mu)
-        check_flag("normalize", self.normalize)
-        check_flag("per_layer", self.per_layer)
-
-    @property
-    def needs_layers(self) -> str | None:
-        """Per-layer weights do."""
-        return "per_layer=True" if self.per_layer else None
 
     def start(self, layout: Layout, num_batches: int, memory: Memory) -> "_Solved":
         """Return the accumulator of a new group."""
-        return _Solved(self, layout.layers if self.per_layer else layout.model)
+        return _Solved(self, layout)
 
 
 class _Solved(Accumulator[BilevelReport]):
-    def __init__(self, rule: ExactBilevel, blocks: Blocks) -> None:
+    def __init__(self, rule: ExactBilevel, layout: Layout) -> None:
         super().__init__()
         self._rule = rule
-        self._blocks = blocks
+        self._blocks = rule.blocks_of(layout)
         self._held = HeldGradients()  # of the training mini-batches
 
-    def add(self, gradients: AnyGradients, place: int) -> None:
+    def add(self, gradients: Gradients, place: int) -> None:
         if place == 0:
             sq_norms = self._blocks.sq_norms(gradients)
             self._validation, self._validation_is_finite = gradients, torch.isfinite(sq_norms).all()
@@ -98,11 +80,11 @@ class _Solved(Accumulator[BilevelReport]):
 
     def finish(self, losses: Tensor) -> Outcome[BilevelReport]:
         sq_norms, dots = self.columns()
-        dots = dots[1:]
+        norms, dots = sq_norms.sqrt(), dots[1:]
         raw_weights = exact_weights(self._held.gram(), dots.T, lam=self._rule.lam, mu=self._rule.mu).T
         total = WeightedGradientSum(self._blocks)
         self._held.add_to(total, raw_weights)
-        norms = sq_norms.sqrt()
+        divisors = self._rule.divisors(raw_weights)
         agreement = cosines(dots, norms[1:], norms[0])
-        settings = {"normalize": self._rule.normalize, "per_layer": self._rule.per_layer}
-        return normalised(total, raw_weights, agreement, norms, losses, **settings)
+        report = self._rule.report(raw_weights, divisors, agreement, norms, losses)
+        return Outcome(total.divided_by(divisors), report)

@@ -11,11 +11,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from deepbilevel.checks import check_flag, choose
-from deepbilevel.contract import Accumulator, Memory, Outcome, Rule
-from deepbilevel.gradients import AnyGradients, Blocks, Layout, WeightedGradientSum
-from deepbilevel.rule import bilevel_weights, check_regularisation, cosines
-from deepbilevel.rules.bilevel import BilevelReport, normalised
+from deepbilevel.checks import choose
+from deepbilevel.contract import Accumulator, Memory, Outcome
+from deepbilevel.gradients import Gradients, Layout, WeightedGradientSum
+from deepbilevel.rule import bilevel_weights, cosines
+from deepbilevel.rules.bilevel_settings import BilevelReport, BilevelSettings
 from deepbilevel.rules.held import HeldGradients
 
 
@@ -41,48 +41,35 @@ def compare_with_the_others(gram: Tensor, finite: Tensor) -> tuple[Tensor, Tenso
 
 
 @dataclass(frozen=True)
-class KFoldBilevel(Rule[BilevelReport]):
-    """Bilevel weights with k-fold validation; settings as in :class:`~deepbilevel.rules.BilevelRule`.
+class KFoldBilevel(BilevelSettings):
+    """Bilevel weights with k-fold validation; settings as in :class:`~deepbilevel.Bilevel`.
 
     What has ``k - 1`` entries in its report has k here.
     """
 
     kind: ClassVar[str] = "k-fold"
     description: ClassVar[str] = "bilevel, each mini-batch validated by all others"
-    matches: ClassVar[bool] = True
-    takes_products: ClassVar[bool] = True
     spreads: ClassVar[bool] = False
 
-    mu: float = 0.01
-    lam: float = 1.0
-    normalize: bool = True
-    per_layer: bool = False
     weighting: Literal["agreement", "cosine"] = "agreement"
 
     def __post_init__(self) -> None:
-        check_regularisation(lam=self.lam, mu=self.mu)
-        check_flag("normalize", self.normalize)
-        check_flag("per_layer", self.per_layer)
+        super().__post_init__()
         choose("weighting", self.weighting, ("agreement", "cosine"))
-
-    @property
-    def needs_layers(self) -> str | None:
-        """Per-layer weights do."""
-        return "per_layer=True" if self.per_layer else None
 
     def start(self, layout: Layout, num_batches: int, memory: Memory) -> "_ComparedWithOthers":
         """Return the accumulator of a new group."""
-        return _ComparedWithOthers(self, layout.layers if self.per_layer else layout.model)
+        return _ComparedWithOthers(self, layout)
 
 
 class _ComparedWithOthers(Accumulator[BilevelReport]):
-    def __init__(self, rule: KFoldBilevel, blocks: Blocks) -> None:
+    def __init__(self, rule: KFoldBilevel, layout: Layout) -> None:
         super().__init__()
         self._rule = rule
-        self._blocks = blocks
+        self._blocks = rule.blocks_of(layout)
         self._held = HeldGradients()
 
-    def add(self, gradients: AnyGradients, place: int) -> None:
+    def add(self, gradients: Gradients, place: int) -> None:
         sq_norms, dots = self._blocks.measure(gradients, self._held.gradients)
         self.rows[place] = (sq_norms,)
         self._held.add(gradients, dots, sq_norms)
@@ -98,5 +85,6 @@ class _ComparedWithOthers(Accumulator[BilevelReport]):
             raw_weights = bilevel_weights(dots, sq_norms, lam=self._rule.lam, mu=self._rule.mu)
         total = WeightedGradientSum(self._blocks)
         self._held.add_to(total, raw_weights)
-        settings = {"normalize": self._rule.normalize, "per_layer": self._rule.per_layer}
-        return normalised(total, raw_weights, agreement, norms, losses, **settings)
+        divisors = self._rule.divisors(raw_weights)
+        report = self._rule.report(raw_weights, divisors, agreement, norms, losses)
+        return Outcome(total.divided_by(divisors), report)

@@ -13,21 +13,15 @@ import torch
 from torch import Tensor
 
 from deepbilevel.contract import Memory, Outcome
-from deepbilevel.gradients import (
-    AnyGradients,
-    Gradients,
-    Layout,
-    blend_gradients,
-    silence_unless,
-    widen_gradients,
-)
+from deepbilevel.gradients import Gradients, Layout, blend_gradients, silence_unless, widen_gradients
 from deepbilevel.rules.averages import check_average, check_momentum
-from deepbilevel.rules.bilevel import BilevelReport, BilevelRule, WeighedByFirst
+from deepbilevel.rules.bilevel import BilevelRule, WeighedByFirst
+from deepbilevel.rules.bilevel_settings import BilevelReport
 
 
 @dataclass(frozen=True)
 class MomentumBilevel(BilevelRule):
-    """Bilevel weights by agreement with an average; settings as in :class:`~deepbilevel.rules.BilevelRule`.
+    """Bilevel weights by agreement with an average; other settings as in :class:`~deepbilevel.Bilevel`.
 
     Attributes:
         momentum: m, from 0 (the current group alone) to less than 1; 0.9 remembers about ten groups.
@@ -64,11 +58,11 @@ class _WeighedByAverage(WeighedByFirst):
         self._momentum = rule.momentum
         self._memory = memory
 
-    def validate(self, gradients: AnyGradients) -> Tensor:
+    def validate(self, gradients: Gradients) -> Tensor:
         sq_norms = self._blocks.sq_norms(gradients)
-        finite = torch.isfinite(sq_norms).all()
-        average = self._average_with(dict(gradients), finite)  # pyright: ignore[reportArgumentType] (takes_products)
-        self._compare_with(average, self._blocks.sq_norms(average), finite)
+        self._validation_is_finite = torch.isfinite(sq_norms).all()
+        self._validation = self._average_with(gradients, self._validation_is_finite)
+        self._validation_norms = self._blocks.sq_norms(self._validation).sqrt()
         return sq_norms
 
     def finish(self, losses: Tensor) -> Outcome[BilevelReport]:
