@@ -20,9 +20,9 @@ def is_scaling(scaler: GradScaler | None) -> bool:
     return scaler is not None and scaler.is_enabled()
 
 
-def autograd_with(scaler: GradScaler | None, parameters: Sequence[Tensor]) -> Autograd:
-    """Return what runs the backward passes of a loop with this scaler, if it has one."""
-    return ScaledAutograd(parameters, scaler) if scaler is not None and is_scaling(scaler) else Autograd(parameters)
+def autograd_with(scaler: GradScaler, parameters: Sequence[Tensor]) -> Autograd:
+    """Return what runs the backward passes of a loop with this scaler."""
+    return ScaledAutograd(parameters, scaler) if is_scaling(scaler) else Autograd(parameters)
 
 
 class ScaledAutograd(Autograd):

@@ -22,9 +22,7 @@ from torch.optim import Optimizer
 from deepbilevel.checks import check_alone, check_gradients, check_loss
 from deepbilevel.contract import Accumulator, Outcome, ReportT, Rule
 from deepbilevel.gradients import AnyGradients, Gradients
-from deepbilevel.loss_scaling import autograd_with
 from deepbilevel.parameters import Parameters, emptied_gradients
-from deepbilevel.shrunken_updates import ShrunkenUpdates
 from deepbilevel.step_base import StepBase
 
 Batch = TypeVar("Batch")
@@ -63,12 +61,9 @@ class GroupStep(StepBase[ReportT]):
         optimizer: Optimizer | None = None,
         scaler: GradScaler | None = None,
     ) -> None:
-        super().__init__(model_or_parameters, rule, num_batches)  # checks them, and keeps them
-        self.optimizer, self.scaler = optimizer, scaler
-        self._autograd = autograd_with(scaler, self.parameters)
-        self._updates: ShrunkenUpdates | None = ShrunkenUpdates.of(
-            optimizer, self.parameters, wanted=rule.shrinks_updates
-        )
+        # The base checks and keeps these, and knows which parameters belong together (`_layout`), what the rule
+        # remembers from group to group (`_memory`), and how to get at gradients (`_autograd`).
+        super().__init__(model_or_parameters, rule, num_batches, optimizer, scaler)
         self._accumulator: Accumulator[ReportT] | None = None  # the rule at work on the current group
         self._losses: list[Tensor] = []
 
@@ -103,8 +98,7 @@ class GroupStep(StepBase[ReportT]):
         """Take in the gradients of the next mini-batch and its loss; :meth:`backward` is this after autograd."""
         if self._accumulator is None:
             self._accumulator = self._rule.start(self._layout, self._num_batches, self._memory)
-            if self._updates is not None:
-                self._updates.factors = {}  # the gradient they belong to is no longer there
+            self._shrink_updates({})  # the factors belonged to the last group's gradient
         self._add(self._accumulator, gradients)
         self._losses.append(loss.detach().reshape(()))
 
@@ -115,8 +109,7 @@ class GroupStep(StepBase[ReportT]):
         try:
             outcome = self._finish(self._accumulator, torch.stack(self._losses))
             self._put(outcome)
-            if self._updates is not None and outcome.factors is not None:
-                self._updates.factors = outcome.factors
+            self._shrink_updates(outcome.factors or {})
         finally:  # also after an error: sums are used up, and a second attempt would fill nonsense
             self.reset()
         return outcome.report

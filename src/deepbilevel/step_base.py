@@ -1,4 +1,4 @@
-"""What a step is besides its loop: what it was made for, its checkpoints, and what it refuses.
+"""What a step is besides its loop: what it was made with, its checkpoints, and what it refuses.
 
 The loop is in ``step.py``.
 """
@@ -8,15 +8,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
 
 from deepbilevel.checks import check_count
 from deepbilevel.contract import Memory, ReportT, Rule
-from deepbilevel.gradients import Layout
-from deepbilevel.parameters import Parameters, device_of, owning_modules, unique_parameters
+from deepbilevel.gradients import Gradients, Layout
+from deepbilevel.parameters import Autograd, Parameters, device_of, owning_modules, unique_parameters
+
+if TYPE_CHECKING:
+    from deepbilevel.shrunken_updates import ShrunkenUpdates
 
 Batch = TypeVar("Batch")
 
@@ -28,6 +33,8 @@ class StepBase(ABC, Generic[ReportT]):
         model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``.
         rule: how the k gradients become one.
         num_batches: k.
+        optimizer: for rules that scale its update.
+        scaler: for float16.
 
     Attributes:
         model: the module that was given, if it was one.
@@ -40,7 +47,14 @@ class StepBase(ABC, Generic[ReportT]):
     is_shared = False
     alone_on_purpose = False
 
-    def __init__(self, model_or_parameters: Parameters, rule: Rule[ReportT], num_batches: int) -> None:
+    def __init__(
+        self,
+        model_or_parameters: Parameters,
+        rule: Rule[ReportT],
+        num_batches: int,
+        optimizer: Optimizer | None,
+        scaler: GradScaler | None,
+    ) -> None:
         if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"rule must be a rule, got {rule!r}; make one from its class, as in BilevelRule(mu=0.01)")
         self._num_batches = self.num_expected = check_count(
@@ -55,8 +69,30 @@ class StepBase(ABC, Generic[ReportT]):
             )
         self.parameters: list[Tensor] = unique_parameters(model_or_parameters)
         self._layout = Layout(self.parameters, None if self.model is None else owning_modules(self.model))
+        self.optimizer, self.scaler = optimizer, scaler
+        self._autograd = self._make_autograd()
+        self._updates: ShrunkenUpdates | None = self._make_updates()
         self._memory: Memory = {}
         self._dropout_seed: int | None = None
+
+    def _make_autograd(self) -> Autograd:
+        if self.scaler is None:
+            return Autograd(self.parameters)
+        from deepbilevel.loss_scaling import autograd_with  # imported here because few need it
+
+        return autograd_with(self.scaler, self.parameters)
+
+    def _make_updates(self) -> "ShrunkenUpdates | None":
+        if self.optimizer is None and not self._rule.shrinks_updates:
+            return None
+        from deepbilevel.shrunken_updates import ShrunkenUpdates  # imported here because few need it
+
+        return ShrunkenUpdates.of(self.optimizer, self.parameters, wanted=self._rule.shrinks_updates)
+
+    def _shrink_updates(self, factors: Gradients) -> None:
+        """Let the next steps of the optimizer go this far, by rules that shrink updates; others have no factors."""
+        if self._updates is not None:
+            self._updates.factors = factors
 
     @property
     def rule(self) -> Rule[ReportT]:

@@ -17,8 +17,7 @@ from torch.amp.grad_scaler import GradScaler
 from deepbilevel.contract import Accumulator, Blank, Memory, Outcome
 from deepbilevel.gradients import Gradients, Layout, Parameters, WeightedGradientSum, wide_zeros
 from deepbilevel.rule import bilevel_weights, cosines
-from deepbilevel.rules.bilevel_settings import BilevelReport
-from deepbilevel.rules.controls import ControlledSettings, Weighting
+from deepbilevel.rules.bilevel_settings import BilevelReport, ControlledSettings, Weighting
 from deepbilevel.step import GroupStep
 
 

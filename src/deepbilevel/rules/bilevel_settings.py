@@ -1,15 +1,20 @@
 """What the paper's rule and its variants share: settings, their checks, how weights are normalised, and the report."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from deepbilevel.checks import check_flag
+from deepbilevel.checks import check_flag, choose
 from deepbilevel.contract import Report, Rule
 from deepbilevel.gradients import Blocks, Layout
 from deepbilevel.rule import check_regularisation, l1_divisor
+
+Weighting = Literal["agreement", "absolute", "clipped", "random", "cosine"]
+Control = Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]
+"""``w_i``, ``<g_v, g_i>``, ``|g_i|^2``, ``|g_v|`` and i -> another ``w_i``; zero where a number is not finite."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -88,3 +93,27 @@ class BilevelSettings(Rule[BilevelReport]):
         if not self.per_layer:
             columns = {name: column.squeeze(1) for name, column in columns.items()}
         return BilevelReport(**columns, losses=losses, finite=torch.isfinite(norms).all(dim=1))
+
+
+@dataclass(frozen=True)
+class ControlledSettings(BilevelSettings):
+    """Settings of a rule that has controls: ``weighting="agreement"`` is the rule itself."""
+
+    weighting: Weighting = "agreement"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("weighting", self.weighting, get_args(Weighting))
+
+    @property
+    def needs_whole_parameters(self) -> str | None:
+        """Why sharded parameters are refused: each process would draw other random weights."""
+        return "weighting='random' draws numbers in each process" if self.weighting == "random" else None
+
+    def control(self, num_batches: int) -> Control | None:
+        """Return what takes the place of the rule's weights in a group of k mini-batches, if anything does."""
+        if self.weighting == "agreement":
+            return None
+        from deepbilevel.rules.controls import control_of  # imported here because few need it
+
+        return control_of(self.weighting, num_batches)
