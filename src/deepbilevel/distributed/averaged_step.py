@@ -46,4 +46,4 @@ class AveragedStep(SameModelStep[ReportT]):
         return outcome
 
     def _put(self, outcome: Outcome[ReportT]) -> None:
-        self._autograd.put(outcome.gradients, self._all_finite)  # the loss scales stay equal, too
+        self._autograd.put(outcome.gradients, self._all_finite)  # all lower their loss scale, or none
