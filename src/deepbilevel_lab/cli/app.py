@@ -14,6 +14,7 @@ _SUMMARIES = {
     "demo": "Train on digits of which half the labels are wrong: plain SGD, a control, and bilevel, side by side.",
     "train": "Train a network; the same command goes on where it was stopped or killed.",
     "compare": "Train several methods with the same images, visits and initial weights; the same command goes on.",
+    "recommend": "Find out what to train with: short trials, judged on noisy labels that are set aside.",
     "evaluate": "Measure a trained network: top-1 accuracy, or mean average precision where images have several "
     "labels.",
     "predict": "Say which class images belong to, as CSV: path, label, probability, and the probability of each class.",

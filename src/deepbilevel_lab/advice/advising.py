@@ -1,0 +1,157 @@
+"""Running the stages one after another, and asking the finalists about the images set aside."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from deepbilevel_lab.advice.candidates import BASELINE, fitting
+from deepbilevel_lab.advice.evidence import Floats, noise_rate
+from deepbilevel_lab.advice.stages import Setting, first_settings, make_stage, next_settings, unit_epochs
+from deepbilevel_lab.advice.verdict import Finalist, Verdict, judge
+from deepbilevel_lab.replacement import write_text
+from deepbilevel_lab.specs import spec_id
+from deepbilevel_lab.sweeps.sweep import Sweep
+from deepbilevel_lab.sweeps.trials import Outcome
+from deepbilevel_lab.training.build import load_sets
+from deepbilevel_lab.training.folder import RunFolder
+from deepbilevel_lab.training.model_file import load_model
+from deepbilevel_lab.training.prediction import Predictor
+from deepbilevel_lab.training.spec import RunSpec
+
+
+class InterruptedTrialsError(Exception):
+    """Trials were stopped and saved; the same call goes on with them."""
+
+
+class Runner(Protocol):
+    """Runs the trials of a sweep to their ends; ``keep`` says whether its record is to stay."""
+
+    def __call__(self, stage: Sweep, *, keep: bool) -> Sequence[Outcome]:
+        """Return how they ended."""
+        ...
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What came of it: the verdict, the run it recommends, as long as it was tried, and the sweep of the finalists."""
+
+    verdict: Verdict
+    spec: RunSpec
+    final: Sweep
+    left_out: dict[str, str]
+
+
+def advise(
+    base: RunSpec,
+    *,
+    out: Path,
+    data_dir: Path,
+    budget: float,
+    jobs: int,
+    run: Runner,
+    say: Callable[[str], None] = lambda text: None,
+) -> Advice:
+    """Try the candidates within the budget and return what to train with.
+
+    Args:
+        base: see :func:`~deepbilevel_lab.advice.stages.prepared`.
+        out: the folder of runs; how long an epoch took is kept there, so that the same call makes the same trials.
+        data_dir: where data sets stand.
+        budget: seconds for all trials together.
+        jobs: runs side by side.
+        run: runs trials; raises :class:`InterruptedTrialsError` if they were stopped.
+        say: is told what is done next.
+    """
+    names, left_out = fitting(base)
+    name = f"recommend-{spec_id({'base': base, 'candidates': names, 'budget': budget, 'jobs': jobs})}"
+    units = _read_units(out / f"{name}.units")
+    if units is None:
+        say("timing one epoch")
+        (outcome,) = run(_timing(base, name), keep=False)
+        record = outcome.record
+        if record is None or record.seconds.wall is None:
+            raise ValueError(f"the first epoch failed, so nothing can be tried: {outcome.error}")
+        units = unit_epochs(record.seconds.wall, budget, jobs, len(names), base.epochs)
+        write_text(out / f"{name}.units", f"{units}\n")
+    settings = first_settings(base, names)
+    stage = make_stage(base, 0, units, settings, name)
+    for number in range(3):
+        stage = make_stage(base, number, units, settings, name)
+        say(f"{stage.about}: {len(stage.trials())} trials")
+        outcomes = run(stage, keep=number == 2)
+        if number < 2:
+            settings = next_settings(_scores(stage, settings, outcomes), number)
+    verdict = judge(_finalists(settings, stage, out, data_dir))
+    chosen = next(
+        cell.specs[0]
+        for cell, setting in zip(stage.cells, settings, strict=True)
+        if (setting.name, setting.lr) == (verdict.name, verdict.lr)
+    )
+    chosen = replace(chosen, evaluate_every=1)
+    return Advice(verdict, chosen, replace(stage, about=verdict.to_text()), left_out)
+
+
+def _timing(base: RunSpec, name: str) -> Sweep:
+    stage = make_stage(base, 0, 1, [Setting(BASELINE, base.optimizer.lr)], f"{name}-timing")
+    return replace(stage, about="one epoch")
+
+
+def _read_units(path: Path) -> int | None:
+    try:
+        return max(1, int(path.read_text()))
+    except (OSError, ValueError):  # not there, or damaged: it is measured again
+        return None
+
+
+def _scores(stage: Sweep, settings: Sequence[Setting], outcomes: Sequence[Outcome]) -> dict[Setting, float]:
+    results = {outcome.trial.id: outcome.record for outcome in outcomes if outcome.record is not None}
+    scores: dict[Setting, float] = {}
+    for setting, cell in zip(settings, stage.cells, strict=True):
+        record = results.get(cell.specs[0].id)
+        score = None if record is None else record.figures["selection"]
+        if score is not None:
+            scores[setting] = score
+    if not scores:
+        raise ValueError("all trials failed, so nothing can be recommended; the messages above say why")
+    return scores
+
+
+def _finalists(settings: Sequence[Setting], stage: Sweep, out: Path, data_dir: Path) -> list[Finalist]:
+    """Return what the finished runs of the last stage predict for the images set aside."""
+    finished = {
+        setting: {spec.seed: spec for spec in cell.specs if RunFolder.of(spec, out).finished()}
+        for setting, cell in zip(settings, stage.cells, strict=True)
+    }
+    finished = {setting: specs for setting, specs in finished.items() if specs}
+    seeds = sorted(set.intersection(*(set(specs) for specs in finished.values()))) if finished else []
+    finalists: list[Finalist] = []
+    for setting, specs in finished.items():
+        answers = [_ask(specs[seed], out, data_dir) for seed in seeds]
+        right = [(probabilities.argmax(axis=1) == labels).astype(np.float64) for probabilities, labels in answers]
+        records = [RunFolder.of(specs[seed], out).read_record() for seed in seeds]
+        finalists.append(
+            Finalist(
+                setting.name,
+                setting.lr,
+                # Labels that are made wrong are other ones for every seed, and so are the images set aside.
+                np.mean(right, axis=0) if stage.cells[0].specs[0].noise is None else np.concatenate(right),
+                noise_rate(*answers[0]),
+                float(np.mean([record.seconds.training or 0.0 for record in records if record is not None])),
+            )
+        )
+    return finalists
+
+
+def _ask(spec: RunSpec, out: Path, data_dir: Path) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Return probabilities and labels of the images set aside by a run."""
+    predictor = Predictor(load_model(RunFolder.of(spec, out).model_file))
+    sets = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed)
+    assert sets.selection is not None  # all trials set images aside
+    feed = predictor.feed(sets.selection)
+    probabilities = torch.cat([each for _, each in predictor.probabilities(feed, crops=1)])
+    return probabilities.double().numpy(), sets.selection.labels.numpy()

@@ -1,0 +1,74 @@
+"""The methods that are tried before one is recommended, and how each is used in one's own loop.
+
+All of them average weights, which costs nothing and harms none; see docs/results.md for why these and no others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from deepbilevel_lab.specs import SpecError
+from deepbilevel_lab.sweeps.comparison import plan
+from deepbilevel_lab.sweeps.expressions import read_methods
+from deepbilevel_lab.training.spec import RunSpec
+
+_AVERAGE = """\
+averaged = torch.optim.swa_utils.AveragedModel(model, use_buffers=True,
+    multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.99))
+optimizer.step(); averaged.update_parameters(model)      # after every step
+averaged(images)                                         # evaluate and keep this one"""
+_GROUPS = """\
+step = CrossValidated(model, num_batches=8, strength=1 / 8, momentum=0.9)
+step.backward(criterion(model(images), labels))          # instead of loss.backward()
+if step.full:                                            # after 8 mini-batches
+    step.fill(); optimizer.step()                        # instead of optimizer.step()"""
+_LOSS = """\
+p = model(images).softmax(1).gather(1, labels[:, None])  # probability of the given label
+loss = ((1 - p.clamp(min=1e-4) ** 0.7) / 0.7).mean()     # instead of cross-entropy
+loss.backward()
+optimizer.step()"""
+_MIXUP = """\
+order, share = torch.randperm(len(images)), torch.distributions.Beta(1.0, 1.0).sample()
+scores = model(share * images + (1 - share) * images[order])
+loss = share * criterion(scores, labels) + (1 - share) * criterion(scores, labels[order])
+loss.backward(); optimizer.step()"""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method that may be recommended.
+
+    Attributes:
+        words: what it is, for people.
+        lines: its use in one's own loop.
+    """
+
+    words: str
+    lines: str
+
+
+BASELINE = "weight-averaging"
+CANDIDATES: Mapping[str, Candidate] = MappingProxyType(
+    {
+        BASELINE: Candidate("plain SGD with weight averaging", _AVERAGE),
+        "mixup+weight-averaging": Candidate("mixup with weight averaging", _MIXUP),
+        "gce+weight-averaging": Candidate("generalised cross-entropy with weight averaging", _LOSS),
+        "cross-validated-averaged+weight-averaging": Candidate(
+            "the cross-validated gradient with weight averaging", _GROUPS
+        ),
+    }
+)
+
+
+def fitting(base: RunSpec) -> tuple[list[str], dict[str, str]]:
+    """Return the candidates that the data admits, and why the others are left out."""
+    names: list[str] = []
+    refused: dict[str, str] = {}
+    for name in CANDIDATES:
+        try:
+            plan(base, read_methods(name), [base.seed])
+        except SpecError as error:
+            refused[name] = str(error)
+        else:
+            names.append(name)
+    return names, refused

@@ -1,0 +1,114 @@
+"""From the predictions of the finalists to one page: what to use, by how much, how sure, and what it costs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deepbilevel_lab.advice.candidates import BASELINE, CANDIDATES
+from deepbilevel_lab.advice.evidence import Floats, Interval, paired_difference
+
+SURE = 0.8
+"""How probable a lead must be before it is followed. Plain training costs nothing to try, so a weak lead is left alone;
+a lead that is probable, if not certain, is worth following, since the other choice is more often the wrong one."""
+
+
+@dataclass(frozen=True)
+class Finalist:
+    """A candidate that was trained longest.
+
+    Attributes:
+        right: for each image set aside how many of its runs predict the label; the same images for all finalists.
+        noise: the share of wrong labels that its predictions suggest.
+        seconds: of training, the mean of its runs.
+    """
+
+    name: str
+    lr: float
+    right: Floats
+    noise: Interval | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """A finalist in the table: accuracies and differences in percent, cost relative to the baseline."""
+
+    name: str
+    lr: float
+    accuracy: float
+    difference: Interval | None
+    cost: float | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is recommended.
+
+    Attributes:
+        name: a name of ``CANDIDATES``.
+        lines: the finalists, best first.
+        noise: the estimated share of wrong labels.
+        num_images: how many were set aside.
+        gain: the difference to the baseline on labels as given; None if it is the baseline itself.
+    """
+
+    name: str
+    lr: float
+    lines: tuple[Line, ...]
+    noise: Interval | None
+    num_images: int
+    gain: Interval | None
+
+    def to_text(self) -> str:
+        """Return the advice in a few sentences."""
+        what, base = CANDIDATES[self.name].words, CANDIDATES[BASELINE].words
+        if self.gain is None and self.name != BASELINE:
+            text = f"Use {what}, learning rate {self.lr:g}; {base} failed, so there is nothing to compare it with."
+        elif self.gain is None:
+            found = f"No difference that {self.num_images} images set aside can show"
+            text = f"{found}: use {base}, learning rate {self.lr:g}."
+        else:
+            gain, chance = self.gain, 100 * self.gain.chance_above_zero
+            text = (
+                f"Use {what}, learning rate {self.lr:g}: {gain.value:.1f} points better than {base} on labels as given"
+                f"{self._on_right_labels()}; 95 % interval {gain.low:.1f} to {gain.high:.1f}, better with a "
+                f"probability of {chance:.0f} %."
+            )
+        if self.noise is not None:
+            noise = self.noise
+            text += f" About {noise.value:.0f} % of the labels seem wrong ({noise.low:.0f} to {noise.high:.0f} %)."
+        return text
+
+    def _on_right_labels(self) -> str:
+        """Return what the gain is worth, if wrong labels are predicted by nobody."""
+        assert self.gain is not None
+        if self.noise is None or not 5 < self.noise.value < 80:
+            return ""
+        return f" (about {self.gain.value / (1 - self.noise.value / 100):.0f} on right ones)"
+
+
+def judge(finalists: Sequence[Finalist]) -> Verdict:
+    """Return the finalist with the best accuracy on labels as given, or the baseline if chance explains its lead."""
+    if not finalists:
+        raise ValueError("all trials failed, so nothing can be recommended; the messages above say why")
+    ranked = sorted(finalists, key=lambda each: -float(each.right.mean()))
+    baseline = next((each for each in finalists if each.name == BASELINE), None)
+    differences = {
+        each.name: paired_difference(each.right, baseline.right)
+        for each in finalists
+        if baseline is not None and each is not baseline
+    }
+    best = ranked[0]
+    gain = differences.get(best.name)
+    if baseline is not None and (gain is None or gain.chance_above_zero < SURE):
+        best, gain = baseline, None
+    lines = tuple(
+        Line(
+            each.name,
+            each.lr,
+            100 * float(each.right.mean()),
+            differences.get(each.name),
+            None if baseline is None or not baseline.seconds else each.seconds / baseline.seconds,
+        )
+        for each in ranked
+    )
+    return Verdict(best.name, best.lr, lines, best.noise, len(best.right), gain)

@@ -1,0 +1,149 @@
+"""``deepbilevel recommend``: short trials on one's own data, and one page of advice."""
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deepbilevel_lab.cli.messages import INTERRUPTED, WRONG_USAGE, errors_as_messages
+from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, read_place
+from deepbilevel_lab.cli.resolving import change_spec, resolve_spec
+
+if TYPE_CHECKING:
+    from deepbilevel_lab.advice.advising import Advice
+    from deepbilevel_lab.sweeps.sweep import Sweep
+    from deepbilevel_lab.sweeps.trials import Outcome
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def recommend(
+    data: Annotated[
+        str | None, typer.Option(help="A data set (`deepbilevel data list`), a folder of images, or a .csv table.")
+    ] = None,
+    data_dir: Annotated[
+        Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
+    ] = Path("data"),
+    network: Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")] = None,
+    budget: Annotated[str, typer.Option(help="Time for all trials together, as in 30m, 2h or 90s.")] = "30m",
+    noise: Annotated[
+        str | None, typer.Option(help="Make labels wrong first, to try it out, as in uniform:0.5.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Of the longest trials, at the most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use that many images only.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help=JOBS_HELP)] = None,
+    on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of a trial.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes of a trial that decode image files; 0: none.")] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other field, for all trials, as in group.batch_size=8."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder of the trials and of the record.")] = Path("runs"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the advice only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
+) -> None:
+    """Find out what to train with: short trials, judged on noisy labels that are set aside.
+
+    Example: deepbilevel recommend --data photos/ --budget 30m
+    """
+    with errors_as_messages(WRONG_USAGE):
+        from deepbilevel_lab.advice.stages import prepared
+
+        seconds, place = read_duration(budget), read_place(on)
+        given = {"noise": noise, "epochs": epochs, "data.limit": limit, "seed": seed, "threads": threads}
+        base = prepared(change_spec(resolve_spec(data, data_dir, network, None), given, settings or []))
+        if base.data.entry.multi_label:
+            raise ValueError(f"recommend needs one label per image; {base.data.name} has several: use compare --tune")
+
+    from deepbilevel_lab.advice.advising import InterruptedTrialsError, advise
+    from deepbilevel_lab.cli.side_by_side import run_and_show
+    from deepbilevel_lab.sweeps.sweep import Recorder
+    from deepbilevel_lab.sweeps.trials import Watcher
+    from deepbilevel_lab.training.spec_files import save_spec
+
+    def run(stage: "Sweep", *, keep: bool) -> "Sequence[Outcome]":
+        recorder = Recorder(stage, out) if keep else Watcher()
+        trials = stage.trials()
+        count = jobs or place.usual_jobs(len(trials))
+        outcomes = run_and_show(trials, executor, count, quiet=quiet, as_json=as_json, also=recorder)
+        if any(outcome.status not in ("done", "failed") for outcome in outcomes):
+            raise InterruptedTrialsError
+        return outcomes
+
+    def say(text: str) -> None:
+        if not quiet and not as_json:
+            typer.echo(text)
+
+    with errors_as_messages(), place.open(out, data_dir, workers=workers) as executor:
+        try:
+            advice = advise(
+                base, out=out, data_dir=data_dir, budget=seconds, jobs=jobs or place.usual_jobs(1), run=run, say=say
+            )
+        except InterruptedTrialsError:
+            typer.echo("stopped, and saved where it stood; the same command goes on from there", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        recorder = Recorder(advice.final, out, find_record=executor.find_record)
+        recorder.changed([])
+        spec_file = recorder.path.with_suffix(".toml")
+        # To train on all images: those set aside have served their purpose.
+        save_spec(replace(advice.spec, data=replace(advice.spec.data, selection=None)), spec_file)
+        _print(advice, recorder.path, spec_file, as_json=as_json)
+
+
+def read_duration(text: str) -> float:
+    """Return seconds.
+
+    >>> read_duration("30m"), read_duration("1.5h"), read_duration("90")
+    (1800.0, 5400.0, 90.0)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise ValueError(f"--budget must be a time, as in 30m, 2h or 90s, got {text!r}")
+    return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+def _print(advice: "Advice", record: Path, spec_file: Path, *, as_json: bool) -> None:
+    from deepbilevel_lab.advice.candidates import CANDIDATES
+    from deepbilevel_lab.cli.tables import print_table
+    from deepbilevel_lab.records import to_json
+
+    verdict = advice.verdict
+    command = f"deepbilevel train --spec {shlex.quote(str(spec_file))}"
+    if as_json:
+        said = {"event": "recommended", **to_json(verdict), "text": verdict.to_text(), "command": command}
+        typer.echo(json.dumps({**said, "left_out": advice.left_out, "record": str(record)}))
+        return
+    rows = [
+        [
+            each.name,
+            f"{each.lr:g}",
+            f"{each.accuracy:.1f}",
+            "" if each.difference is None else str(each.difference),
+            "" if each.cost is None else f"{each.cost:.2f}",
+        ]
+        for each in verdict.lines
+    ]
+    caption = (
+        f"accuracy in percent on {verdict.num_images} images set aside, against their labels as given; difference to "
+        "the baseline with its 95 % interval, image by image; cost: training time relative to the baseline"
+    )
+    print_table(["method", "lr", "accuracy", "difference", "cost"], rows, caption=caption)
+    typer.echo(f"\n{verdict.to_text()}")
+    typer.echo(
+        "Valid while most labels of every class are right: then the method that agrees more often with noisy labels "
+        "also agrees more often with right ones. If a class is mostly mislabelled, this cannot see it."
+    )
+    for name, why in advice.left_out.items():
+        typer.echo(f"not tried: {name}, because {why}")
+    lines = CANDIDATES[verdict.name].lines
+    typer.echo(
+        f"\nTrain it:\n  {command}\n\nIn your own loop:\n" + "\n".join(f"  {line}" for line in lines.splitlines())
+    )
+    typer.echo(f"\nrecord: {record}")

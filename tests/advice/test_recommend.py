@@ -1,0 +1,117 @@
+"""The advice itself: what is recommended when, and the command in real processes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from deepbilevel_lab.advice.candidates import BASELINE, CANDIDATES
+from deepbilevel_lab.advice.verdict import Finalist, judge
+from deepbilevel_lab.cli.recommend import read_duration
+from tests.cli.trained import run_command, run_in_process
+
+GCE = "gce+weight-averaging"
+COMMAND = [
+    "recommend",
+    "--data",
+    "digits",
+    "--noise",
+    "uniform:0.3",
+    "--limit",
+    "300",
+    "--threads",
+    "1",
+    "--epochs",
+    "4",
+]
+
+
+def finalist(name, num_right, of=200, seconds=10.0):
+    right = np.zeros(of)
+    right[:num_right] = 1
+    return Finalist(name, 0.1, right, None, seconds)
+
+
+def test_a_clear_lead_is_followed_and_told_with_its_interval():
+    verdict = judge([finalist(BASELINE, 100), finalist(GCE, 120, seconds=11.0)])
+    assert verdict.name == GCE
+    assert verdict.gain.value == pytest.approx(10)
+    assert verdict.lines[0].cost == pytest.approx(1.1)
+    text = verdict.to_text()
+    assert text.startswith("Use generalised cross-entropy with weight averaging, learning rate 0.1: 10.0 points better")
+    assert "95 % interval 5.8 to 14.2" in text
+
+
+@pytest.mark.parametrize("num_right", [100, 90])
+def test_without_a_lead_plain_training_is_recommended(num_right):
+    verdict = judge([finalist(BASELINE, 100), finalist(GCE, num_right)])
+    assert (verdict.name, verdict.gain) == (BASELINE, None)
+    assert "No difference that 200 images set aside can show: use plain SGD with weight averaging" in verdict.to_text()
+
+
+def test_a_weak_lead_is_left_alone_and_a_probable_one_followed():
+    alternating = np.tile([1.0, 0.0], 100)
+    other = alternating.copy()
+    other[:20] = 1 - other[:20]  # as often right, on other images
+    lead = other.copy()
+    lead[1] = lead[3] = 1  # two more
+    weak = judge([Finalist(BASELINE, 0.1, alternating, None, 1.0), Finalist(GCE, 0.1, lead, None, 1.0)])
+    assert weak.name == BASELINE
+    lead[21:41:2] = 1
+    probable = judge([Finalist(BASELINE, 0.1, alternating, None, 1.0), Finalist(GCE, 0.1, lead, None, 1.0)])
+    assert probable.name == GCE
+    assert "with a probability of" in probable.to_text()
+
+
+def test_where_the_baseline_failed_the_best_of_the_others_is_taken_and_it_is_said():
+    verdict = judge([finalist(GCE, 90), finalist("mixup+weight-averaging", 95)])
+    assert verdict.name == "mixup+weight-averaging"
+    assert "failed, so there is nothing to compare it with" in verdict.to_text()
+
+
+def test_where_all_failed_there_is_no_advice():
+    with pytest.raises(ValueError, match="all trials failed"):
+        judge([])
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_the_lines_for_a_loop_are_python(name):
+    compile(CANDIDATES[name].lines.replace("\n    multi", " multi"), name, "exec")
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-3m", "0", "10d"])
+def test_a_budget_that_is_no_time_is_refused(text):
+    with pytest.raises(ValueError, match="--budget must be a time, as in 30m, 2h or 90s"):
+        read_duration(text)
+
+
+def test_images_with_several_labels_are_refused_with_the_way_out(tmp_path):
+    done = run_in_process("recommend", "--data", "voc2007", "--out", tmp_path)
+    assert done.exit_code == 2
+    assert "use compare --tune" in " ".join(done.output.split())
+
+
+@pytest.mark.slow
+def test_the_command_recommends_keeps_a_record_and_goes_on_without_training_again(tmp_path):
+    done = run_command(*COMMAND, "--budget", "10m", "--jobs", "2", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "images set aside" in done.stdout
+    assert "deepbilevel train --spec" in done.stdout
+    (record,) = tmp_path.glob("sweep-recommend-*.json")
+    kept = json.loads(record.read_text())
+    assert len(kept["cells"]) == 3
+    assert {run["status"] for cell in kept["cells"] for run in cell["runs"]} == {"done"}
+    folders = {folder.name: folder.stat().st_mtime_ns for folder in tmp_path.iterdir() if folder.is_dir()}
+    assert (
+        len(folders) == 12 + 4 + 6
+    )  # the run that measures the time is one of the first stage, which has one epoch here
+    again = run_command(*COMMAND, "--budget", "10m", "--jobs", "2", "--out", tmp_path, "--json")
+    said = json.loads(again.stdout.splitlines()[-1])
+    assert said["event"] == "recommended"
+    assert said["name"] in CANDIDATES
+    assert {folder.name: folder.stat().st_mtime_ns for folder in tmp_path.iterdir() if folder.is_dir()} == folders
+    trained = run_command("train", "--spec", record.with_suffix(".toml"), "--out", tmp_path / "runs", "--quiet")
+    assert trained.returncode == 0, trained.stderr
+    page = run_command("report", tmp_path, "--out", tmp_path / "report")
+    assert page.returncode == 0, page.stderr
+    assert "What to train with on digits" in (tmp_path / "report" / "index.html").read_text()
