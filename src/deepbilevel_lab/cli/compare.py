@@ -14,6 +14,7 @@ from deepbilevel_lab.records import SweepRecord, to_json
 
 if TYPE_CHECKING:
     from deepbilevel_lab.sweeps.sweep import Sweep
+    from deepbilevel_lab.sweeps.trials import Outcome
 
 _USUAL_METHODS = "sgd,uniform,random,bilevel,cross-validated"
 
@@ -71,6 +72,8 @@ def compare(
         _print_list(as_json=as_json)
         return
 
+    from deepbilevel_lab.cli.side_by_side import conclude
+    from deepbilevel_lab.report import draw_comparison
     from deepbilevel_lab.sweeps.comparison import plan
     from deepbilevel_lab.sweeps.expressions import read_methods
     from deepbilevel_lab.sweeps.tuning import read_grid
@@ -88,7 +91,14 @@ def compare(
     if dry_run:
         _print_runs(comparison, as_json=as_json)
         return
-    _run(comparison, place, out, data_dir, jobs, workers, markdown=markdown, quiet=quiet or markdown, as_json=as_json)
+    record, outcomes, files = run_comparison(
+        comparison, place, out, data_dir, jobs, workers=workers, quiet=quiet or markdown, as_json=as_json
+    )
+    picture = comparison.file(out, "png")
+    with errors_as_messages():
+        draw_comparison(record, picture)
+    print_result(record, {**files, "picture": str(picture)}, markdown=markdown, as_json=as_json)
+    raise typer.Exit(conclude(outcomes))
 
 
 def _check_settings(settings: list[str]) -> None:
@@ -99,42 +109,39 @@ def _check_settings(settings: list[str]) -> None:
             raise ValueError("--set seed has no effect here; --seeds says which, as in --seeds 3 or 0-4")
 
 
-def _run(
+def run_comparison(
     comparison: "Sweep",
     place: Place,
     out: Path,
     data_dir: Path,
     jobs: int | None,
-    workers: int,
     *,
-    markdown: bool,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    from deepbilevel_lab.cli.side_by_side import conclude, run_and_show
-    from deepbilevel_lab.report import draw_comparison
+    workers: int = 0,
+    quiet: bool = False,
+    as_json: bool = False,
+    lines_per_run: int = 10,
+) -> "tuple[SweepRecord, list[Outcome], dict[str, str]]":
+    """Run a comparison and show its progress; return its record, the outcomes and the files it wrote."""
+    from deepbilevel_lab.cli.side_by_side import run_and_show
     from deepbilevel_lab.sweeps.sweep import Recorder
     from deepbilevel_lab.sweeps.tuning import tuned_methods
 
     tuned, first = comparison.axis is not None, comparison.seeds[0]
     trials = comparison.trials(seeds=[first] if tuned else None)
-    with errors_as_messages():
-        with place.open(out, data_dir, workers=workers) as executor:
-            recorder = Recorder(comparison, out, find_record=executor.find_record)
-            run = partial(run_and_show, place=executor, quiet=quiet, as_json=as_json, also=recorder)
-            outcomes = run(trials, jobs=jobs or place.usual_jobs(len(trials)))
-            if tuned and all(outcome.status in ("done", "failed") for outcome in outcomes):
-                chosen = {(each.row, each.chosen.x) for each in tuned_methods(recorder.record) if each.chosen}
-                rest = comparison.trials(lambda cell: (cell.row, cell.x) in chosen, comparison.seeds[1:])
-                outcomes += run(rest, jobs=jobs or place.usual_jobs(len(rest))) if rest else []
-        picture = comparison.file(out, "png")
-        draw_comparison(recorder.record, picture)
-    files = {"record": str(recorder.path), "picture": str(picture)}
-    _print_result(recorder.record, files, markdown=markdown, as_json=as_json)
-    raise typer.Exit(conclude(outcomes))
+    with errors_as_messages(), place.open(out, data_dir, workers=workers) as executor:
+        recorder = Recorder(comparison, out, find_record=executor.find_record)
+        show = {"quiet": quiet, "as_json": as_json, "also": recorder, "lines_per_run": lines_per_run}
+        run = partial(run_and_show, place=executor, **show)
+        outcomes = run(trials, jobs=jobs or place.usual_jobs(len(trials)))
+        if tuned and all(outcome.status in ("done", "failed") for outcome in outcomes):
+            chosen = {(each.row, each.chosen.x) for each in tuned_methods(recorder.record) if each.chosen}
+            rest = comparison.trials(lambda cell: (cell.row, cell.x) in chosen, comparison.seeds[1:])
+            outcomes += run(rest, jobs=jobs or place.usual_jobs(len(rest))) if rest else []
+    return recorder.record, outcomes, {"record": str(recorder.path)}
 
 
-def _print_result(record: SweepRecord, files: dict[str, str], *, markdown: bool, as_json: bool) -> None:
+def print_result(record: SweepRecord, files: dict[str, str], *, markdown: bool = False, as_json: bool = False) -> None:
+    """Print the table of a comparison, what to know beside it, and its files."""
     from deepbilevel_lab.cli.tables import print_table
     from deepbilevel_lab.sweeps.table import describe, list_doubts, make_table, to_markdown
 

@@ -1,93 +1,82 @@
-"""``deepbilevel demo``: see the method work on real digits within a minute or two."""
+"""``deepbilevel demo``: a comparison on real digits with wrong labels, small enough to take about a minute."""
 
-import json
 import os
-from dataclasses import asdict
-from enum import Enum
-from math import ceil
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from deepbilevel_lab.cli.compare import print_result, run_comparison
 from deepbilevel_lab.cli.messages import errors_as_messages
+from deepbilevel_lab.cli.places import Place
+from deepbilevel_lab.records import MeanFigure, SweepRecord
 
-
-class DrawChoice(str, Enum):
-    """How the labels of a group are drawn."""
-
-    shuffled = "shuffled"
-    stratified = "stratified"
+_METHODS = "sgd,uniform,bilevel"
+_NOISE = "uniform:0.5"
 
 
 def demo(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to train each method with.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 50,
-    noise_rate: Annotated[float, typer.Option(min=0, max=1, help="Share of training labels to make wrong.")] = 0.5,
-    lr: Annotated[float, typer.Option(min=1e-6, help="Learning rate of all methods, constant.")] = 0.1,
-    draw: Annotated[DrawChoice, typer.Option(help="How the labels of a group are drawn.")] = DrawChoice.shuffled,
     jobs: Annotated[int, typer.Option(min=0, help="Runs side by side; 0: one per processor core.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the numbers.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="The folder of runs, of the record and of the picture.")] = Path("demo"),
 ) -> None:
-    """Train on digits of which half the labels are wrong: plain SGD, a control, and bilevel, side by side.
+    """Compare SGD, a control and bilevel on digits of which half the labels are wrong.
 
-    Example: deepbilevel demo --seeds 1 --epochs 10
+    Run it again and it resumes; finished runs are not repeated. Example: deepbilevel demo --seeds 1 --epochs 10
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Table
+    from deepbilevel_lab.cli.resolving import change_spec
+    from deepbilevel_lab.cli.side_by_side import conclude
+    from deepbilevel_lab.report import draw_test_curves
+    from deepbilevel_lab.sweeps.comparison import plan
+    from deepbilevel_lab.sweeps.expressions import read_methods
+    from deepbilevel_lab.training import default_spec
 
-    from deepbilevel_lab.demo.picture import draw_curves
-    from deepbilevel_lab.demo.summary import NAMES, conclude, summarize
-    from deepbilevel_lab.demo.training import METHODS, Method, Setting
-    from deepbilevel_lab.demo.trials import run_trials
-
-    console = Console()
-    setting = Setting(epochs=epochs, noise_rate=noise_rate, lr=lr, draw=draw.value)
-    with errors_as_messages():  # before training: a folder that cannot be made should cost no minute
-        out.mkdir(parents=True, exist_ok=True)
-    console.print(
-        f"1,347 handwritten digits, {noise_rate:.0%} of their labels made wrong, a small CNN, {seeds} seed(s). "
-        f"Same initial weights, steps and learning rate for all methods."
+    jobs = jobs or os.cpu_count() or 1
+    # A network this small is fastest on one CPU thread, with one run per core.
+    given = {"noise": _NOISE, "epochs": epochs, "threads": 1, "device": "cpu"}
+    base = change_spec(default_spec("digits"), given, [])
+    comparison = plan(base, read_methods(_METHODS), range(seeds), name="demo")
+    typer.echo(
+        "1,347 handwritten digits, half of their labels wrong, and a small CNN. For each seed, all methods have the "
+        "same initial weights, learning rate and number of steps.\nTo vary this comparison, begin with:\n"
+        f"  deepbilevel compare --data digits --noise {_NOISE} --methods {_METHODS} --seeds 0-{seeds - 1} "
+        f"--epochs {epochs} --threads 1 --set device=cpu --jobs {jobs} --name demo --out {shlex.quote(str(out))}"
     )
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
-        bars = {method: progress.add_task(NAMES[method], total=seeds * epochs) for method in METHODS}
-
-        def on_epoch(method: Method) -> None:
-            progress.advance(bars[method])
-            bar = progress.tasks[bars[method]]
-            if not console.is_terminal and (bar.completed == 1 or bar.completed % ceil(seeds * epochs / 5) == 0):
-                console.print(f"{bar.description}: {bar.completed:.0f} of {bar.total:.0f} epochs", highlight=False)
-
-        trials: list[tuple[Method, int]] = [(method, seed) for seed in range(seeds) for method in METHODS[::-1]]
-        jobs = min(jobs or os.cpu_count() or 1, len(trials))
-        try:
-            curves = run_trials(setting, trials, jobs=jobs, on_epoch=on_epoch)
-        except KeyboardInterrupt:
-            progress.stop()
-            console.print("interrupted; nothing was written")
-            raise typer.Exit(130) from None
-
-    rows = summarize(curves)
-    table = Table(
-        "method",
-        "train, noisy labels",
-        "test, last epoch",
-        "test, best epoch",
-        "seconds",
-        caption_justify="left",
-    )
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for method, row in rows.items():
-        table.add_row(NAMES[method], *map(str, (row.noisy_train, row.test_last, row.test_best, row.seconds)))
-    table.caption = f"accuracy in percent, mean ± standard deviation over {seeds} seed(s)"
-    console.print(table)
-    console.print(conclude(rows, noise_rate))
-    picture, numbers = out / "test-accuracy.png", out / "demo.json"
-    record = {"setting": asdict(setting), "curves": [asdict(curve) for curve in curves]}
-    numbers.write_text(json.dumps(record, indent=1) + "\n")
+    record, outcomes, files = run_comparison(comparison, Place(), out, Path("data"), jobs, lines_per_run=2)
+    picture = comparison.file(out, "png")
     with errors_as_messages():
-        draw_curves(curves, setting, picture)
-    console.print(f"picture: {picture}\nnumbers: {numbers}", highlight=False, soft_wrap=True)
+        drawn = draw_test_curves(record, [each.record for each in outcomes if each.record is not None], picture)
+    print_result(record, {**files, "picture": str(picture)} if drawn else files)
+    if (text := describe_result(record)) is not None:
+        typer.echo(text)
+    raise typer.Exit(conclude(outcomes))
+
+
+def describe_result(record: SweepRecord) -> str | None:
+    """Return what the comparison shows, whichever way it went; nothing while a method has no finished run."""
+    figures = {
+        cell.row: [figure for name in ("train", "best", "test") if (figure := cell.summary.get(name)) is not None]
+        for cell in record.cells
+    }
+    if any(len(of_method) < 3 for of_method in figures.values()):
+        return None
+    sgd, uniform, bilevel = (figures[name] for name in _METHODS.split(","))
+    parts = [
+        f"{name} reproduced {train.mean:.0f} % of the noisy labels; its test accuracy "
+        f"was {best.mean:.1f} % at the best epoch and {last.mean:.1f} % at the last."
+        for name, (train, best, last) in (("SGD", sgd), ("Bilevel", bilevel))
+    ]
+    return (
+        f"{' '.join(parts)} At the last epoch bilevel is {_difference(bilevel[2], sgd[2])} SGD and "
+        f"{_difference(bilevel[2], uniform[2])} the control, uniform weights over the same groups. At the best epoch, "
+        f"which cannot be found without clean labels, it is {_difference(bilevel[1], sgd[1])} SGD."
+    )
+
+
+def _difference(ours: MeanFigure, theirs: MeanFigure) -> str:
+    gap = (ours.mean or 0.0) - (theirs.mean or 0.0)
+    deviation = max(ours.spread or 0.0, theirs.spread or 0.0)
+    doubt = " (no more than the standard deviation over seeds)" if abs(gap) <= deviation else ""
+    return f"{abs(gap):.1f} points{doubt} {'above' if gap >= 0 else 'below'}"

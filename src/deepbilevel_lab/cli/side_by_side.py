@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from deepbilevel_lab.training.spec import RunSpec
 
-_LINES_PER_RUN = 10
-
 
 def run_seeds(specs: "list[RunSpec]", place: Executor, jobs: int, *, quiet: bool, as_json: bool) -> int:
     """Run one spec with several seeds, say how they ended, and return the exit code."""
@@ -35,7 +33,14 @@ def run_seeds(specs: "list[RunSpec]", place: Executor, jobs: int, *, quiet: bool
 
 
 def run_and_show(
-    trials: Sequence[Trial], place: Executor, jobs: int, *, quiet: bool, as_json: bool, also: Watcher | None = None
+    trials: Sequence[Trial],
+    place: Executor,
+    jobs: int,
+    *,
+    quiet: bool,
+    as_json: bool,
+    also: Watcher | None = None,
+    lines_per_run: int = 10,
 ) -> list[Outcome]:
     """Run trials and show them as they go; ``also`` is told the same."""
     with ExitStack() as stack:
@@ -46,7 +51,7 @@ def run_and_show(
         elif sys.stdout.isatty() and not quiet:
             view = Live(stack.enter_context(_new_bars()), len(trials))
         else:
-            view = Lines(quiet=quiet)
+            view = Lines(quiet=quiet, per_run=lines_per_run)
         try:
             return run_trials(trials, place, jobs=jobs, watcher=Several(*([also] if also else []), view))
         except KeyboardInterrupt:
@@ -157,12 +162,13 @@ class _Following(Watcher):
 
 
 class Lines(_Following):
-    """A line for every tenth of a run, and one for its end; if it is to be quiet, only what a person must know."""
+    """Some lines per run, and one for its end; if it is to be quiet, only what a person must know."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, per_run: int = 10) -> None:
         super().__init__()
         self._quiet = quiet
-        self._tenths: dict[str, int] = {}
+        self._per_run = per_run
+        self._parts: dict[str, int] = {}
 
     def heard(self, news: News) -> None:
         """See :class:`Watcher`."""
@@ -178,13 +184,13 @@ class Lines(_Following):
             tell(f"{label}: {news.ending}; {self.standing}")
         elif event["event"] == "message":
             tell(f"{label}: {event['text']}")
-        elif event["event"] == "epoch" and self._is_next_tenth(news.trial, event["epoch"]):
+        elif event["event"] == "epoch" and self._is_next_part(news.trial, event["epoch"]):
             tell(f"{label}: {_epoch_line(news)}")
 
-    def _is_next_tenth(self, trial: Trial, epoch: int) -> bool:
-        tenth = epoch * _LINES_PER_RUN // trial.spec.epochs
-        before, self._tenths[trial.id] = self._tenths.get(trial.id, 0), tenth
-        return tenth > before
+    def _is_next_part(self, trial: Trial, epoch: int) -> bool:
+        part = epoch * self._per_run // trial.spec.epochs
+        before, self._parts[trial.id] = self._parts.get(trial.id, 0), part
+        return part > before
 
 
 class Live(_Following):

@@ -17,7 +17,7 @@ from deepbilevel_lab.report.cost_records import Costs
 from deepbilevel_lab.report.page import Section, make_page
 from deepbilevel_lab.report.records import Problem, Records, read_records
 from deepbilevel_lab.report.result_figures import result_figures
-from deepbilevel_lab.report.run_figures import Setting, run_figure, settings_of
+from deepbilevel_lab.report.run_figures import Setting, run_figure, settings_of, test_figure
 from deepbilevel_lab.report.summaries import MISSING, count_statuses, distinct, standing
 from deepbilevel_lab.report.tables import loose_table, results_csv, results_table, runs_table, table_csv
 
@@ -84,6 +84,19 @@ def draw_comparison(record: SweepRecord, path: Path) -> None:
         keys=(*figure.keys, ("bar", "standard deviation over seeds")) if figure.panels and count > 1 else figure.keys,
     )
     write_drawing(draw_figure(figure), path)
+
+
+def draw_test_curves(record: SweepRecord, runs: Iterable[RunRecord], path: Path) -> bool:
+    """Write test figures over epochs to ``path``, as PNG; return False and write nothing if no run has any."""
+    settings = settings_of(record, {run.id: run for run in runs})
+    if not settings:
+        return False
+    (setting,) = settings
+    count = len({run.seed for _, run in setting.runs})
+    seeds = "one seed" if count == 1 else f"mean and range of {count} seeds"
+    title = f"{record.title}: {setting.title}, {seeds}"
+    write_drawing(draw_figure(test_figure(setting, distinct(cell.row for cell in record.cells), title, "test")), path)
+    return True
 
 
 def _apart(panel: Panel) -> Panel:

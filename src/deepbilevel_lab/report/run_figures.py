@@ -5,6 +5,7 @@ This module reads the histories of runs; it does not know the paper.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 from deepbilevel_lab.drawing.figures import Band, Curve, Figure, Panel, along, linear
 from deepbilevel_lab.records import RunRecord, SweepRecord
@@ -69,6 +70,32 @@ def run_figure(setting: Setting, series: Sequence[str], title: str, slug: str, s
         seeds=tuple(sorted({run.seed for _, run in setting.runs})),
         series_word=series_word,
     )
+
+
+def test_figure(setting: Setting, series: Sequence[str], title: str, slug: str) -> Figure:
+    """Return test figures over epochs: a line per series, the mean over its runs, in a band from lowest to highest."""
+    curves: list[Curve] = []
+    bands: list[Band] = []
+    for number, name in enumerate(series):
+        by_epoch: dict[float, list[float]] = {}
+        for row in (row for owner, run in setting.runs if owner == number for row in run.history):
+            if row.test is not None:
+                by_epoch.setdefault(float(row.epoch), []).append(row.test)
+        if by_epoch:
+            xs, values = tuple(by_epoch), by_epoch.values()
+            curves.append(Curve(number, xs, tuple(map(mean, values)), label=name))
+            bands.append(Band(number, xs, tuple(map(min, values)), tuple(map(max, values)), None, "range"))
+    panel = Panel(
+        "test",
+        f"Test {setting.runs[0][1].metric} (%)",
+        "epoch",
+        along([x for curve in curves for x in curve.xs]),
+        linear([value for band in bands for value in (*band.lows, *band.highs)], within=(0.0, 100.0)),
+        curves=tuple(curves),
+        bands=tuple(bands),
+    )
+    about = "Test figures over epochs, a line per method; the band is the range over seeds."
+    return Figure(slug, title, about, tuple(series), (panel,), shown=frozenset(curve.series for curve in curves))
 
 
 def _worth_seeing(setting: Setting) -> list[int]:
