@@ -1,7 +1,8 @@
 """What processes say to each other: numbers and flat tensors, whatever they mean. Only this room knows ranks."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,21 @@ if TYPE_CHECKING:  # a torch built without distribution has no such class
     from torch.distributed import ProcessGroup
 
 _BUCKET_BYTES = 25 * 2**20  # what torch's own wrapper takes
+
+
+class ExchangeError(RuntimeError):
+    """An exchange between processes failed: one of them is gone or does not answer. Its cause is torch's error."""
+
+
+@contextmanager
+def exchanging() -> Generator[None]:
+    """Turn torch's errors into :class:`ExchangeError`; for code that does nothing but exchange."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise ExchangeError(str(error)) from error
 
 
 class Ranks:
@@ -46,6 +62,7 @@ class Ranks:
                 "share(..., 'groups') to give every process a group of its own, or share(..., 'nothing')"
             )
 
+    @exchanging()
     def rows_of_all(self, rows: Tensor, num_batches: int) -> Tensor:
         """Return the rows of all mini-batches in the order of the group, shape ``[num_batches, columns]``."""
         # A sum with zeros leaves what is not finite in its own row, and needs no padding where shares differ.
@@ -54,6 +71,7 @@ class Ranks:
         dist.all_reduce(whole, group=self._group)
         return whole
 
+    @exchanging()
     def add_up(self, vectors: Sequence[Tensor]) -> list[Tensor]:
         """Return the sums over all processes; each number is sent once."""
         sums: dict[int, Tensor] = {}
@@ -73,6 +91,7 @@ class Ranks:
             total.div_(self.size)
         return totals
 
+    @exchanging()
     def begin_broadcast(self, vectors: Sequence[Tensor]) -> "Broadcast":
         """Send the first process's vectors to all; to the others, theirs only say how long these are."""
         sent: dict[int, Tensor] = {}
@@ -84,12 +103,14 @@ class Ranks:
             sent |= _parts(flat, bucket, vectors)
         return Broadcast([sent[position] for position in range(len(vectors))], pending)
 
+    @exchanging()
     def number_of_first(self, number: int, device: torch.device) -> int:
         """Return the first process's number."""
         sent = torch.tensor(number, device=device)
         dist.broadcast(sent, self._first, group=self._group)
         return int(sent)
 
+    @exchanging()
     def numbers_of_all(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
         """Return everybody's numbers, by rank."""
         own = torch.tensor(numbers, device=device)
@@ -105,6 +126,7 @@ class Broadcast:
         self.vectors = vectors
         self._pending = pending
 
+    @exchanging()
     def wait(self) -> list[Tensor]:
         """Return the vectors when they are there."""
         for work in self._pending:

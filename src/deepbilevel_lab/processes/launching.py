@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import distributed as dist
 
-from deepbilevel_lab.processes.lost import explain
 from deepbilevel_lab.processes.one_process import LostProcessError
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class Launch:
                 backend, store=store, rank=self.rank, world_size=self.size, timeout=timedelta(seconds=timeout)
             )
         except RuntimeError as error:
-            raise LostProcessError(explain(error)) from error
+            raise LostProcessError.explaining(error) from error
         try:
             yield
         except together:

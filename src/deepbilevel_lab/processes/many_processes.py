@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from deepbilevel.distributed.ranks import Ranks, find_ranks
+from deepbilevel.distributed.ranks import ExchangeError, Ranks, exchanging, find_ranks
 from deepbilevel_lab.processes.launching import Launch
-from deepbilevel_lab.processes.lost import explain, is_of_exchange
 from deepbilevel_lab.processes.one_process import Answer, FailedElsewhereError, LostProcessError, OneProcess
 
 
@@ -32,6 +31,7 @@ class ManyProcesses(OneProcess):
         """Divide the threads among the processes of this machine."""
         return max(1, wanted // Launch.find().local_size)
 
+    @exchanging()
     def agree(self, *wishes: bool) -> tuple[bool, ...]:
         """Send the wishes around."""
         said = torch.tensor(wishes, dtype=torch.int32, device=self._device)
@@ -47,13 +47,15 @@ class ManyProcesses(OneProcess):
                 answer = ["done", work()]
             except BaseException as raised:
                 error = raised
-        dist.broadcast_object_list(answer, 0)
+        with exchanging():
+            dist.broadcast_object_list(answer, 0)
         if error is not None:
             raise error
         if answer[0] == "failed":
             raise FailedElsewhereError("the first process has failed, and says why")
         return answer[1]
 
+    @exchanging()
     def put_together(self, rows: Tensor | None, lengths: Sequence[int], width: int) -> Tensor:
         """Add up rows that are zero where another process has them, which changes no number."""
         whole = torch.zeros(sum(lengths), width, device=self._device)
@@ -84,13 +86,11 @@ class ManyProcesses(OneProcess):
 
     @contextmanager
     def explaining(self) -> Generator[None]:
-        """Tell errors of exchange from all others by where torch was called: all exchange is called from this room."""
+        """See :class:`OneProcess`."""
         try:
             yield
-        except RuntimeError as error:
-            if not is_of_exchange(error):
-                raise
-            raise LostProcessError(explain(error)) from error
+        except ExchangeError as error:
+            raise LostProcessError.explaining(error) from error
 
 
 def find_processes() -> OneProcess:

@@ -15,6 +15,17 @@ Answer = TypeVar("Answer")
 class LostProcessError(RuntimeError):
     """Another process of a run is gone, or does not answer."""
 
+    @classmethod
+    def explaining(cls, error: RuntimeError) -> "LostProcessError":
+        """Return what happened and what to do, in place of torch's message."""
+        after = "The same command goes on from the last checkpoint"
+        if "timed out" in str(error).lower() or "timeout" in str(error).lower():
+            return cls(
+                "another process of this run has not answered within the time-out: it hangs, or is slower than "
+                f"--timeout allows. Check what it does, end it, and set a larger --timeout if it is only slow. {after}"
+            )
+        return cls(f"another process of this run is gone; look for its own message, or for what killed it. {after}")
+
 
 class FailedElsewhereError(RuntimeError):
     """Another process of a run has failed, and says itself why."""
@@ -69,5 +80,5 @@ class OneProcess:
 
     @contextmanager
     def explaining(self) -> Generator[None]:
-        """Say what is to be done where another process is lost, in the place of torch's own error."""
+        """Turn errors of exchange into :class:`LostProcessError`, which says what to do."""
         yield
