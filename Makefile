@@ -3,11 +3,12 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10; do \
   $$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/installed
+INSTALLED_CLI := .venv/installed-cli
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test test-all test-anywhere check bench format clean
 
-demo: $(INSTALLED)  ## train on digits with wrong labels, about a minute
+demo: $(INSTALLED_CLI)  ## train on digits with wrong labels, about a minute
 	$(BIN)/deepbilevel demo
 
 test: $(INSTALLED)  ## the quick tests, on all cores: minutes
@@ -40,8 +41,12 @@ format: $(INSTALLED)  ## let ruff mend what it can
 clean:  ## remove the environment and all caches
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-$(INSTALLED): pyproject.toml constraints.txt
+# `demo` needs the command only; Ray and a browser's driver, which the tests need, would take minutes to install.
+$(INSTALLED_CLI): EXTRA := cli
+$(INSTALLED): EXTRA := dev
+
+$(INSTALLED) $(INSTALLED_CLI): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.10, 3.11 or 3.12 is needed; set it with: make PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(INSTALL) -e '.[dev]'
-	@touch $@
+	$(INSTALL) -e '.[$(EXTRA)]'
+	@touch $(INSTALLED_CLI) $@
