@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from deepbilevel_lab.data import load_data
-from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, MADE_LIST
-from deepbilevel_lab.data.pickles import read_batch
+from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, MADE_LIST, read_batch
 from deepbilevel_paper.made_data import make_picture
 from tests.data.layouts import write
 

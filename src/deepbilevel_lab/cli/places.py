@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deepbilevel_lab.sweeps.in_folder import InFolder
+    from deepbilevel_lab.sweeps.local import InFolder
 
 ON_HELP = "Where: local (this machine), ray (the cluster of RAY_ADDRESS, or one of its own), or ray:HOST:PORT."
 JOBS_HELP = "How many runs side by side; 1 unless told, on Ray as many as there is room for."

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepbilevel_lab.cli.export import export
-from deepbilevel_lab.cli.messages import errors_as_messages
+from deepbilevel_lab.cli.messages import WRONG_USAGE, errors_as_messages
 from deepbilevel_lab.records import Row, show_figure, to_json
 
 if TYPE_CHECKING:
@@ -129,7 +128,20 @@ def compare(
         _print_summaries([key for key in keys if key != "seed"], summarize_seeds(sound))
 
 
-runs.command()(export)
+@runs.command()
+def export(
+    to: Annotated[Path, typer.Argument(help="The folder to write to.")],
+    out: OutOption = Path("runs"),
+) -> None:
+    """Copy the records of finished runs and of sweeps, without folders of this machine in them.
+
+    Example: deepbilevel runs export results/mine --out runs
+    """
+    from deepbilevel_lab.training.export import export_records
+
+    with errors_as_messages(WRONG_USAGE):
+        written = export_records(out, to)
+    typer.echo(f"{len(written)} records are in {to}; look at them with: deepbilevel report {to}")
 
 
 def _brief(entry: "RunEntry") -> dict[str, Any]:

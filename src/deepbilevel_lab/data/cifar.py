@@ -7,6 +7,8 @@ are what people answered when they were asked to label CIFAR's training images a
 """
 
 import hashlib
+import io
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,6 @@ import torch
 
 from deepbilevel_lab.data.download import Archive
 from deepbilevel_lab.data.image_set import ImagesInMemory
-from deepbilevel_lab.data.pickles import read_batch
 
 MADE_LIST = "made-images.md5"  # as md5sum writes it
 MADE_PREFIX = b"made "
@@ -197,3 +198,46 @@ def _pick_labels(arrays: dict[str, Any], spellings: tuple[str, ...], path: Path)
         if name in arrays:
             return np.asarray(arrays[name]).astype(np.int64)
     raise ValueError(f"{path} has no labels named {' or '.join(spellings)}, only {', '.join(map(str, arrays))}")
+
+
+# What numpy itself calls to make an empty array; the name of its module differs between versions.
+_reconstruct = np.empty(0).__reduce__()[0]
+
+_ADMITTED = {
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+}
+
+
+class _RestrictedUnpickler(pickle.Unpickler):
+    """Admits what the published batches need: a pickle is a program, and a stranger's could do anything."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(io.BytesIO(content), encoding="bytes")  # the batches were written by Python 2
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        try:
+            return _ADMITTED[module_name, global_name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}") from None
+
+
+def read_batch(content: bytes, path: Path) -> dict[bytes, Any]:
+    """Return the dictionary a published batch holds; anything but plain values and arrays is refused.
+
+    Args:
+        content: the bytes of the file.
+        path: where they came from, for messages.
+    """
+    try:
+        batch = _RestrictedUnpickler(content).load()
+    except Exception as error:  # a broken pickle can raise anything
+        raise ValueError(
+            f"{path} is not a published batch ({error}); it was not executed. "
+            "Delete it and unpack or download the data set again"
+        ) from error
+    if not isinstance(batch, dict):
+        raise ValueError(f"{path} holds a {type(batch).__name__}, expected a dictionary; download the data set again")
+    return batch

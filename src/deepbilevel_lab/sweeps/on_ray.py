@@ -20,7 +20,7 @@ from typing import Any
 
 import deepbilevel_lab
 from deepbilevel_lab.specs import canonical_json
-from deepbilevel_lab.sweeps.in_folder import InFolder, make_news
+from deepbilevel_lab.sweeps.local import InFolder, make_news
 from deepbilevel_lab.sweeps.remote_run import Order, RemoteRun
 from deepbilevel_lab.sweeps.tied_command import End
 from deepbilevel_lab.sweeps.trials import News, Trial

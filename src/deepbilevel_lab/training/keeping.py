@@ -8,13 +8,12 @@ import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deepbilevel_lab.records import RunRecord, Status
+from deepbilevel_lab.records import Row, RunRecord, Status, to_json
 from deepbilevel_lab.replacement import remove_leftovers, write_text
 from deepbilevel_lab.specs import to_plain
 from deepbilevel_lab.training.checkpoints import Checkpoints
-from deepbilevel_lab.training.events import Events
 from deepbilevel_lab.training.folder import RunFolder
 from deepbilevel_lab.training.loop import TrainingLoop
 from deepbilevel_lab.training.model_card import write_card
@@ -22,6 +21,9 @@ from deepbilevel_lab.training.model_file import save_model
 from deepbilevel_lab.training.record import make_record
 from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_lab.training.step_log import write_steps
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
 
 
 class NoKeeper:
@@ -126,3 +128,36 @@ class Keeper(NoKeeper):
 
     def _record(self, loop: TrainingLoop, status: Status, error: str | None = None) -> None:
         self._folder.write_record(make_record(loop, status, self._data_dir, error=error))
+
+
+class Events:
+    """Writes the history of a run for TensorBoard; does nothing where TensorBoard is not installed.
+
+    Killed processes leave rows in their files that the continued run will have again; therefore the old files go.
+    """
+
+    def __init__(self, folder: Path, history: list[Row]) -> None:
+        self._writer: SummaryWriter | None = None
+        try:
+            from torch.utils import tensorboard
+        except ImportError:
+            return
+        for old in folder.glob("events.out.tfevents.*"):
+            old.unlink()
+        self._writer = tensorboard.SummaryWriter(str(folder))
+        for row in history:
+            self.add(row)
+
+    def add(self, row: Row) -> None:
+        """Write one epoch."""
+        if self._writer is None:
+            return
+        for name, value in to_json(row).items():
+            if name != "epoch":
+                self._writer.add_scalar(name, value, row.epoch)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._writer is not None:
+            self._writer.close()
