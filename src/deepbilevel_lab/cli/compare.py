@@ -1,4 +1,4 @@
-"""``deepbilevel compare``: methods side by side under the same conditions, and one table of what came of them."""
+"""``deepbilevel compare``: train methods under the same conditions, and print one table of results."""
 
 import json
 from functools import partial
@@ -141,7 +141,7 @@ def run_comparison(
 
 
 def print_result(record: SweepRecord, files: dict[str, str], *, markdown: bool = False, as_json: bool = False) -> None:
-    """Print the table of a comparison, what to know beside it, and its files."""
+    """Print the table of a comparison, its caveats, and the files that were written."""
     from deepbilevel_lab.cli.tables import print_table
     from deepbilevel_lab.sweeps.table import describe, list_doubts, make_table, to_markdown
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def run_seeds(specs: "list[RunSpec]", place: Executor, jobs: int, *, quiet: bool, as_json: bool) -> int:
-    """Run one spec with several seeds, say how they ended, and return the exit code."""
+    """Run one spec with several seeds, print a summary, and return the exit code."""
     trials = [Trial(f"seed {spec.seed}", spec, {"seed": spec.seed}) for spec in specs]
     outcomes = run_and_show(trials, place, jobs, quiet=quiet, as_json=as_json)
     records = [outcome.record for outcome in outcomes if outcome.record is not None]
@@ -60,7 +60,7 @@ def run_and_show(
 
 
 def conclude(outcomes: Sequence[Outcome]) -> int:
-    """Say what did not end well, or only at the second try, and return the exit code."""
+    """Report runs that failed, were interrupted or were restarted, and return the exit code."""
     moved = [outcome.trial.label for outcome in outcomes if outcome.retries]
     if moved:
         what = f"{len(moved)} of {len(outcomes)} runs lost their process and went on from a checkpoint"
@@ -162,7 +162,7 @@ class _Following(Watcher):
 
 
 class Lines(_Following):
-    """Some lines per run, and one for its end; if it is to be quiet, only what a person must know."""
+    """A few lines per run, and one for its end; only warnings and errors if ``quiet``."""
 
     def __init__(self, *, quiet: bool = False, per_run: int = 10) -> None:
         super().__init__()

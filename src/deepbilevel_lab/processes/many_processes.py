@@ -1,4 +1,4 @@
-"""The processes of a run: what ``processes.py`` says they say to each other, over ``torch.distributed``."""
+"""Several processes that share a run, over ``torch.distributed``."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class ManyProcesses(OneProcess):
         return tuple(bool(wish) for wish in said.tolist())
 
     def ask_first(self, work: Callable[[], Answer]) -> Answer:
-        """Send what came of it to all, or that it failed."""
+        """Send the result to all, or that it failed."""
         answer: list[Any] = ["failed", None]
         error: BaseException | None = None
         if self.is_first:

@@ -1,6 +1,6 @@
-"""The processes of a run as whoever drives it sees them; with one of them, there is nobody to talk to.
+"""The processes of a run, as the training loop sees them: the interface, and its implementation for one process.
 
-This module knows what they say to each other, and neither ranks nor how it travels: that is ``distributed/``.
+Ranks and messages are the business of ``many_processes.py``.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -32,7 +32,7 @@ class FailedElsewhereError(RuntimeError):
 
 
 class OneProcess:
-    """The processes of a run as whoever drives it sees them. Here there is one, with nobody to talk to.
+    """The processes that share a run; here there is only one.
 
     Attributes:
         size: how many there are.
@@ -51,11 +51,11 @@ class OneProcess:
         return wanted
 
     def agree(self, *wishes: bool) -> tuple[bool, ...]:
-        """Return for each wish whether any process has it; all are at this place when it returns."""
+        """Return for each wish whether any process has it; waits for all processes."""
         return wishes
 
     def ask_first(self, work: Callable[[], Answer]) -> Answer:
-        """Let the first process do something, and return in all what came of it."""
+        """Let the first process do something, and return its result in all."""
         return work()
 
     def put_together(self, rows: Tensor | None, lengths: Sequence[int], width: int) -> Tensor:
@@ -70,12 +70,12 @@ class OneProcess:
         return rows
 
     def told_by_first(self, error: Exception) -> Exception:
-        """Return what to raise where all processes have found the same error, so that one of them tells it."""
+        """Return what to raise if all processes found the same error, so that only one reports it."""
         return error
 
     @contextmanager
     def succeeding(self) -> Generator[None]:
-        """Let nobody go on after this block unless it went well everywhere; one of those that failed raises why."""
+        """Continue after this block only if it succeeded in all processes; one that failed raises its error."""
         yield
 
     @contextmanager
