@@ -5,14 +5,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from deepbilevel_lab.cli.messages import FAILED, INTERRUPTED, last_words
 from deepbilevel_lab.cli.watching import describe_row, duration, tell
-from deepbilevel_lab.records import Row, RunRecord, from_json, show_figure
+from deepbilevel_lab.records import MeanFigure, Row, RunRecord, from_json, show_figure
 from deepbilevel_lab.sweeps.trials import Executor, News, Outcome, Trial, Watcher, run_trials
 
 if TYPE_CHECKING:
@@ -255,12 +254,8 @@ def _result(event: Mapping[str, Any]) -> str:
 
 
 def _summary(records: Sequence[RunRecord]) -> str:
-    parts: list[str] = []
-    for label, key in (("last epoch", "test"), ("best epoch", "best")):
-        values = [value for record in records if (value := record.figures[key]) is not None]
-        spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-        parts.append(f"{label} {mean(values):.2f}{spread}" if values else f"{label} -")
-    return f"test over {len(records)} seed(s), mean ± standard deviation: {', '.join(parts)}"
+    last, best = (MeanFigure.of(record.figures[key] for record in records) for key in ("test", "best"))
+    return f"test over {len(records)} seed(s), mean ± standard deviation: last epoch {last}, best epoch {best}"
 
 
 def _new_bars() -> "Bars":

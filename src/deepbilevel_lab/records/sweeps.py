@@ -3,8 +3,9 @@
 It holds status and figures of every run and says of runs that are not there that they are not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import mean, stdev
 from typing import Any, Literal
 
 from deepbilevel_lab.records.json_values import FORMAT
@@ -22,10 +23,20 @@ def show_number(value: float) -> str:
 
 @dataclass(frozen=True)
 class MeanFigure:
-    """A mean over seeds and its standard deviation, None for one seed."""
+    """A mean over seeds and its standard deviation, None for one seed.
+
+    >>> print(MeanFigure.of([47.0, None, 48.0, 49.0]), MeanFigure.of([47.0]), MeanFigure.of([]))
+    48.00 ± 1.00 47.00 -
+    """
 
     mean: float | None
     spread: float | None
+
+    @classmethod
+    def of(cls, measured: Iterable[float | None]) -> "MeanFigure":
+        """Return the mean of what was measured; None stands for runs without a value."""
+        values = [value for value in measured if value is not None]
+        return cls(mean(values) if values else None, stdev(values) if len(values) > 1 else None)
 
     def __str__(self) -> str:
         return show_figure(self.mean) + ("" if self.spread is None else f" ± {self.spread:.2f}")

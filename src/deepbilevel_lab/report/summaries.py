@@ -34,12 +34,11 @@ class Spread:
 
     mean: float
     deviation: float | None
-    count: int
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
         """Return the figure for at least one value."""
-        return cls(mean(values), stdev(values) if len(values) > 1 else None, len(values))
+        return cls(mean(values), stdev(values) if len(values) > 1 else None)
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}".replace("-", MINUS) + ("" if self.deviation is None else f" ± {self.deviation:.2f}")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any, Literal
 
 from deepbilevel_lab import records
@@ -149,12 +148,8 @@ def _run(outcome: Outcome | None, spec: RunSpec) -> CellRun:
 
 def _summarize(runs: Sequence[Mapping[str, float | None]]) -> dict[str, MeanFigure | None]:
     """Return mean and standard deviation of every figure over finished runs, None where there is none."""
-    summary: dict[str, MeanFigure | None] = {}
-    for name in FIGURES:
-        values = [value for run in runs if (value := run.get(name)) is not None]
-        spread = stdev(values) if len(values) > 1 else None
-        summary[name] = MeanFigure(mean(values), spread) if values else None
-    return summary
+    figures = {name: MeanFigure.of(run.get(name) for run in runs) for name in FIGURES}
+    return {name: None if figure.mean is None else figure for name, figure in figures.items()}
 
 
 class Recorder(Watcher):

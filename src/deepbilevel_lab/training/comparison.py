@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any, cast
 
 from deepbilevel.checks import choose
@@ -157,15 +156,10 @@ def summarize_seeds(entries: Sequence[RunEntry]) -> list[Summary]:
         # The same run may be given twice, or lie in two folders; it is one measurement.
         own = sorted({entry.id: entry for entry in group}.values(), key=lambda entry: entry.record.seed)
         flat = flatten(own[0].record.spec)
-        figures = {name: _figure([entry.record.figures[name] for entry in own]) for name in FIGURES}
+        figures = {name: MeanFigure.of(entry.record.figures[name] for entry in own) for name in FIGURES}
         seeds = [entry.record.seed for entry in own]
         summaries.append(Summary({key: flat.get(key) for key in keys}, seeds, figures))
     return summaries
-
-
-def _figure(measured: Sequence[float | None]) -> MeanFigure:
-    values = [value for value in measured if value is not None]
-    return MeanFigure(mean(values) if values else None, stdev(values) if len(values) > 1 else None)
 
 
 def _values(flat: Sequence[Mapping[str, Any]], key: str) -> set[str]:
