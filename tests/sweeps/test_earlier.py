@@ -5,9 +5,8 @@ import json
 import pytest
 
 from deepbilevel_lab.sweeps.comparison import plan
-from deepbilevel_lab.sweeps.earlier import recorded_seeds, refuse_to_lose
 from deepbilevel_lab.sweeps.expressions import read_methods
-from deepbilevel_lab.sweeps.sweep import Recorder
+from deepbilevel_lab.sweeps.sweep import Recorder, recorded_seeds, refuse_to_lose
 from tests.cli.trained import make_spec
 
 

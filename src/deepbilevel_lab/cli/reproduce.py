@@ -59,7 +59,7 @@ def reproduce(
     Example: deepbilevel reproduce table1 --column CifarNet --seeds 0-1 --jobs 2
     """
     from deepbilevel_lab.cli.reproduce_list import print_list
-    from deepbilevel_lab.sweeps.earlier import refuse_to_lose
+    from deepbilevel_lab.sweeps.sweep import refuse_to_lose
     from deepbilevel_lab.training.defaults import best_device
     from deepbilevel_paper import EXPERIMENTS, find_experiment, find_scale
 
@@ -107,7 +107,7 @@ def _make_plan(
     columns: list[str],
     at: str | None,
 ) -> _Plan:
-    from deepbilevel_lab.sweeps.earlier import recorded_seeds
+    from deepbilevel_lab.sweeps.sweep import recorded_seeds
     from deepbilevel_paper.sweep import make_sweep
 
     sweep = make_sweep(experiment, scale, seeds, **fields)

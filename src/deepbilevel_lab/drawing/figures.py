@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+_NUM_TICKS = 5
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -120,7 +121,7 @@ class Figure:
     series_word: str = "Methods"
 
 
-def linear(values: Sequence[float], *, within: tuple[float, float] | None = None, num_ticks: int = 5) -> Scale:
+def linear(values: Sequence[float], *, within: tuple[float, float] | None = None) -> Scale:
     """Return a scale that holds all values, with round ticks.
 
     >>> [label for _, label in linear([12.0, 47.0]).ticks]
@@ -132,7 +133,7 @@ def linear(values: Sequence[float], *, within: tuple[float, float] | None = None
     low, high = low - room, high + room
     if within is not None:
         low, high = max(low, within[0]), min(high, within[1])
-    step = _round_step((high - low) / num_ticks)
+    step = _round_step((high - low) / _NUM_TICKS)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     ticks = [round(number * step, 12) + 0.0 for number in range(first, last + 1)]
     return Scale(ticks[0], ticks[-1], tuple((tick, f"{tick:g}") for tick in ticks))

@@ -4,6 +4,7 @@ What a record holds is said in :mod:`deepbilevel_lab.records`. This module does 
 together, where they run, or what is printed.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -11,7 +12,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deepbilevel_lab import records
-from deepbilevel_lab.records import FIGURES, Axis, CellRun, MeanFigure, Published, RunRecord, SweepRecord, to_text
+from deepbilevel_lab.records import (
+    FIGURES,
+    Axis,
+    CellRun,
+    FormatError,
+    MeanFigure,
+    Published,
+    RunRecord,
+    SweepRecord,
+    read_file,
+    to_text,
+)
 from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.specs import spec_id, to_plain
 from deepbilevel_lab.sweeps.trials import Outcome, Trial, Watcher
@@ -190,3 +202,34 @@ class Recorder(Watcher):
             for spec in cell.specs
             if (record := self._find_record(spec)) is not None and record.status == "done"
         ]
+
+
+def recorded_seeds(file: Path) -> list[int]:
+    """Return the seeds of the record that is there; none where there is none."""
+    record = _read(file)
+    return [] if record is None else list(record.seeds)
+
+
+def refuse_to_lose(file: Path, sweep: Sweep) -> None:
+    """Raise an error if the record that is there has finished runs of which the sweep knows nothing.
+
+    Such runs had other settings: other threads or another device, or a version for which the sweep was another one.
+    """
+    planned = {spec.id for cell in sweep.cells for spec in cell.specs}
+    record = _read(file)
+    runs = [] if record is None else [run for cell in record.cells for run in cell.runs]
+    strange = [run.folder or run.id for run in runs if run.status == "done" and run.id not in planned]
+    if strange:
+        raise ValueError(
+            f"{file} has {len(strange)} finished run(s) with other settings, such as {strange[0]}, and would lose them;"
+            " use --threads and --device as they were then, another folder as --out, or move that file away (runs stay)"
+        )
+
+
+def _read(file: Path) -> SweepRecord | None:
+    try:
+        return read_file(SweepRecord, file)
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, FormatError):
+        return None  # none, or a damaged one: it is written anew from the records of runs
+    except ValueError as error:
+        raise ValueError(f"{file} is not what this version writes: {error}; move it away (runs stay)") from error
