@@ -1,0 +1,7 @@
+"""Which labels are wrong: what a training run has seen of every label, collected without a further pass."""
+
+from deepbilevel.audit.label_audit import LabelAudit, Score
+from deepbilevel.audit.mixture import NoiseRate
+from deepbilevel.audit.table import Issue, Issues
+
+__all__ = ["Issue", "Issues", "LabelAudit", "NoiseRate", "Score"]

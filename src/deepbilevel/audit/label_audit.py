@@ -1,0 +1,307 @@
+"""Which labels are wrong: observations of a training run in, a ranked table out."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from deepbilevel.audit.mixture import Floats, Ints, NoiseRate, judge_scores
+from deepbilevel.audit.observations import Observations
+from deepbilevel.audit.table import Issues
+from deepbilevel.checks import check_count, choose
+from deepbilevel.distributed.ranks import find_ranks
+
+if TYPE_CHECKING:  # a torch built without distribution has no such class
+    from torch.distributed import ProcessGroup
+
+Score = Literal["probability", "margin", "hit_rate", "agreement"]
+Array = Tensor | npt.NDArray[Any] | Sequence[Any]
+
+
+class LabelAudit:
+    """Collects what a training run shows of every label, and says which ones are probably wrong.
+
+    Works in any loop, with any rule or none: call :meth:`observe` with the logits of the training pass, then
+    :meth:`issues`. No further pass is needed.
+
+    >>> labels = [0] * 50 + [1] * 50
+    >>> labels[7] = 1  # wrong
+    >>> audit = LabelAudit(labels, num_classes=2)
+    >>> logits = torch.randn(100, 2, generator=torch.manual_seed(0)) / 4
+    >>> logits[:50, 0] += 3
+    >>> logits[50:, 1] += 3
+    >>> audit.observe(range(100), logits)
+    >>> issues = audit.issues()
+    >>> next(iter(issues)).index, int(issues.is_label_issue.sum())
+    (7, 1)
+
+    The buffers take ``2 * classes + 32`` bytes per sample: 2.6 MB for 50,000 samples of 10 classes. For several
+    labels per sample they take ``15 * classes + 12``.
+
+    Args:
+        labels: as they are trained on: a class per sample, or a 0/1 matrix ``[samples, classes]`` where a sample can
+            have several labels or none.
+        num_classes: how many classes the network distinguishes.
+        device: where the buffers are. With a network on a GPU, its device saves waiting for the logits at every visit.
+    """
+
+    def __init__(self, labels: Array, *, num_classes: int, device: torch.device | str = "cpu") -> None:
+        num_classes = check_count("num_classes", num_classes, 1, remedy="it is the number of logits per sample")
+        self._seen = Observations(_read_labels(labels, num_classes), num_classes, torch.device(device))
+
+    def __len__(self) -> int:
+        return len(self._seen.labels)
+
+    @property
+    def labels(self) -> npt.NDArray[np.int64]:
+        """The labels as given."""
+        return self._seen.labels.cpu().numpy().astype(np.int64)
+
+    @property
+    def visits(self) -> npt.NDArray[np.int64]:
+        """How often each sample was observed; visits that were left out do not count."""
+        return self._seen["visits"].cpu().numpy().astype(np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the observations take."""
+        return self._seen.nbytes
+
+    def observe(
+        self, indices: Array | range, logits: Tensor, *, features: Tensor | None = None, labels: Array | None = None
+    ) -> None:
+        """Add one visit of each of the samples; a sample that is there several times is visited several times.
+
+        A sample with a NaN or infinite logit is left out and counted. If an argument is refused, nothing changes.
+
+        Args:
+            indices: which samples, numbers from 0. On the CPU, as a ``DataLoader`` has them: reading them from a GPU
+                waits for it.
+            logits: what the network says, ``[batch, classes]``, before softmax or sigmoid. Gradients do not flow.
+            features: what the last layer was given, ``[batch, width]``: needed for the score ``agreement``, which
+                compares each sample with the others of this call.
+            labels: what was trained on, if it is to be checked that it is still what the audit was given.
+        """
+        at = _read_indices(indices, len(self))
+        _check_rows("logits", logits, len(at))
+        if logits.ndim != 2 or logits.shape[1] != self._seen.num_classes:
+            raise ValueError(
+                f"logits must have shape [batch, {self._seen.num_classes}], got {tuple(logits.shape)}; num_classes of "
+                "the audit and the network's last layer must be the same"
+            )
+        if features is not None:
+            _check_rows("features", features, len(at))
+        if labels is not None:
+            self._check_same_labels(at, labels)
+        self._seen.add(at, logits, features)
+
+    def pred_probs(self) -> npt.NDArray[np.float32]:
+        """Return the mean predicted probabilities ``[samples, classes]``; rows of NaN for samples never visited."""
+        return self._seen.mean_probabilities().cpu().numpy()
+
+    def scores(self, name: Score = "probability") -> Floats:
+        """Return a score of every label; low ones are suspicious, NaN where nothing is known.
+
+        Args:
+            name: ``probability``, the mean predicted probability of the label; ``margin``, the mean logit margin (AUM):
+                the label's logit minus the largest other; ``hit_rate``, the share of visits at which the label was
+                predicted; or ``agreement``, the mean cosine of the sample's last-layer gradient with that of the others
+                of its mini-batch.
+
+        Returns:
+            ``[samples]``, or ``[samples, classes]`` for several labels per sample. There ``probability`` is that of the
+            class being present or absent as given, and ``margin`` the logit with that sign.
+        """
+        choose("score", name, get_args(Score))
+        seen, labels = self._seen, self._seen.labels
+        visits = seen["agreement_visits" if name == "agreement" else "visits"].double()
+        visits = visits[:, None] if seen.multi_label else visits
+        if name == "probability":
+            means = seen.mean_probabilities().double()
+            scores = (
+                torch.where(labels, means, 1 - means) if seen.multi_label else means.gather(1, labels[:, None])[:, 0]
+            )
+        else:
+            scores = seen["hits"] / visits if name == "hit_rate" else seen[name].double()
+        return torch.where(visits > 0, scores, torch.nan).cpu().numpy()
+
+    def issues(self, score: Score = "probability") -> Issues:
+        """Return all labels, the most suspicious first, with the probability that they are wrong.
+
+        Args:
+            score: what to judge by; see :meth:`scores`.
+        """
+        scores, labels, seen = self.scores(score), self.labels, self._seen
+        unvisited = self.visits == 0
+        p_wrong, noise_rate, missing_rate = self._judge(score, scores, labels)
+        is_issue = p_wrong > 0.5  # false for NaN
+        likely = np.nan_to_num(self.pred_probs())
+        if seen.multi_label:
+            predicted = np.where(is_issue, 1 - labels, likely > 0.5)
+        else:
+            likely[is_issue, labels[is_issue]] = -1
+            predicted = likely.argmax(axis=1)
+        predicted[unvisited] = -1
+        # NaN is sorted last; among equally probable ones the score decides, then the index.
+        order = np.lexsort((scores.ravel(), -p_wrong.ravel()))
+        cells = np.unravel_index(order, labels.shape)
+        return Issues(
+            index=cells[0],
+            given_label=labels[cells],
+            predicted_label=predicted[cells],
+            label_score=scores[cells],
+            is_label_issue=is_issue[cells],
+            p_wrong=p_wrong[cells],
+            class_index=cells[1] if seen.multi_label else None,
+            noise_rate=noise_rate,
+            missing_rate=missing_rate,
+            num_unvisited=int(unvisited.sum()),
+            num_left_out=int(seen["left_out"].sum()),
+        )
+
+    def merged(self, *others: "LabelAudit") -> "LabelAudit":
+        """Return an audit of all visits of this one and the others, which are of the same labels; none changes."""
+        for other in others:
+            self._check_same_audit(other)
+        parts = [self._seen, *(other._seen for other in others)]
+        whole = self._blank()
+        for rows in whole._seen.chunks():
+            totals = zip(*(part.totals(rows) for part in parts), strict=True)
+            whole._seen.set_totals(rows, [torch.stack(each).sum(dim=0) for each in totals])
+        return whole
+
+    def gathered(
+        self, process_group: "ProcessGroup | None" = None, *, device: torch.device | str = "cpu"
+    ) -> "LabelAudit":
+        """Return an audit of the visits of all processes; called by all of them, and the same in all of them.
+
+        Each process's own stays as it is and can go on observing.
+
+        Args:
+            process_group: ``None`` takes all processes.
+            device: what the processes exchange is put there; NCCL needs a GPU.
+        """
+        ranks = find_ranks(process_group)
+        if ranks is None:
+            return self.merged()
+        mine = [*self._seen.labels.shape, self._seen.num_classes, self._seen.labels_checksum]
+        if any(theirs != mine for theirs in ranks.numbers_of_all(mine, torch.device(device))):
+            raise ValueError("processes audit different labels; build the audit from the whole data set in all of them")
+        whole = self._blank()
+        for rows in whole._seen.chunks():
+            whole._seen.set_totals(rows, ranks.add_up([each.to(device) for each in self._seen.totals(rows)]))
+        return whole
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything observed so far, as tensors and a number."""
+        return self._seen.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, bit for bit; one of other labels is refused, and nothing changes."""
+        self._seen.load_state_dict(state)
+
+    def _blank(self) -> "LabelAudit":
+        return LabelAudit(self._seen.labels, num_classes=self._seen.num_classes, device=self._seen.labels.device)
+
+    def _judge(self, score: Score, scores: Floats, labels: Ints) -> tuple[Floats, NoiseRate, NoiseRate | None]:
+        """Return the probability that each label is wrong, and the shares of wrong and of missing ones."""
+        num_classes, visits = self._seen.num_classes, self.visits.reshape(-1, *(1,) * (scores.ndim - 1))
+        scores = _unbounded(scores, score, visits)
+        # How probable a class is that a sample does not belong to shows at all classes it was not given.
+        thinned = slice(None, None, max(1, len(self) * num_classes // 10**6))
+        others = _unbounded(self.pred_probs()[thinned].astype(np.float64), "probability", visits)
+        if not self._seen.multi_label:
+            given = np.arange(num_classes) == labels[thinned, None]
+            wrong_std = _robust_std(others[~given]) if score == "probability" else None
+            return *judge_scores(scores, labels, num_classes, wrong_std=wrong_std), None
+        p_wrong, rates = np.full(scores.shape, np.nan), list[NoiseRate]()
+        for value in (1, 0):  # given and absent labels have nothing in common: most are absent, and rightly so
+            cells = labels == value
+            wrong_std = _robust_std(others[~cells[thinned]]) if score == "probability" else None
+            p_wrong[cells], rate = judge_scores(scores[cells], cells.nonzero()[1], num_classes, wrong_std=wrong_std)
+            rates.append(rate)
+        return p_wrong, rates[0], rates[1]
+
+    def _check_same_labels(self, at: Tensor, labels: Array) -> None:
+        now = torch.as_tensor(labels).cpu()
+        known = self._seen.labels[at.to(self._seen.labels.device)].cpu()
+        if now.shape != known.shape:
+            raise ValueError(f"labels must have shape {tuple(known.shape)}, got {tuple(now.shape)}; one per index")
+        changed = (now != known).nonzero()
+        if len(changed):
+            row = int(changed[0, 0])
+            raise ValueError(
+                f"labels of sample {int(at[row])} are {now[row].tolist()}, the audit was given {known[row].tolist()}; "
+                "observe with the labels it was built from, or build a new audit from the changed ones"
+            )
+
+    def _check_same_audit(self, other: "LabelAudit") -> None:
+        if other._seen.num_classes != self._seen.num_classes or not np.array_equal(other.labels, self.labels):
+            raise ValueError("audits of different labels cannot be merged; build each from the whole data set's labels")
+
+
+def _unbounded(scores: Floats, name: Score, visits: Ints) -> Floats:
+    """Return scores on a scale on which two populations look normal: log-odds of probabilities and rates."""
+    if name == "probability":
+        return np.log((scores + 1e-3) / (1 - scores + 1e-3))
+    if name == "hit_rate":
+        return np.log((scores * visits + 0.5) / ((1 - scores) * visits + 0.5))
+    return scores
+
+
+def _robust_std(values: Floats) -> float | None:
+    """Return the standard deviation by the median absolute deviation: a class that is missing in truth is no matter."""
+    values = values[np.isfinite(values)]
+    return 1.4826 * float(np.median(np.abs(values - np.median(values)))) if len(values) else None
+
+
+def _read_labels(labels: Array, num_classes: int) -> Tensor:
+    """Return int64 ``[samples]`` or bool ``[samples, classes]``, a copy."""
+    read = torch.as_tensor(labels).detach().cpu()
+    if len(read.shape) not in (1, 2) or len(read) == 0:
+        raise ValueError(
+            f"labels must be one class per sample or a 0/1 matrix [samples, classes], got shape {tuple(read.shape)}"
+        )
+    if read.ndim == 2:
+        if read.shape[1] != num_classes:
+            raise ValueError(
+                f"labels have {read.shape[1]} columns, num_classes is {num_classes}; they must be the same"
+            )
+        if not ((read == 0) | (read == 1)).all():
+            raise ValueError("labels of several classes must be 0 or 1; choose a threshold for soft labels")
+        return read.bool()
+    if read.is_floating_point() or read.is_complex() or read.dtype == torch.bool:
+        raise TypeError(f"labels must be whole numbers, got {read.dtype}; convert them with .long()")
+    read = read.long().clone()
+    if int(read.min()) < 0 or int(read.max()) >= num_classes:
+        wrong = int(((read < 0) | (read >= num_classes)).nonzero()[0])
+        raise ValueError(
+            f"labels must be in 0 .. {num_classes - 1}, sample {wrong} has {int(read[wrong])}; "
+            "pass the right num_classes, or only the samples that have a label"
+        )
+    return read
+
+
+def _read_indices(indices: Array | range, num_samples: int) -> Tensor:
+    read = torch.as_tensor(list(indices) if isinstance(indices, range) else indices).detach().cpu()
+    if read.numel() == 0:
+        read = read.long().reshape(-1)
+    if read.ndim != 1 or read.is_floating_point() or read.is_complex() or read.dtype == torch.bool:
+        raise TypeError(f"indices must be a list of whole numbers, got {read.dtype} of shape {tuple(read.shape)}")
+    if read.numel() and not 0 <= int(read.min()) <= int(read.max()) < num_samples:
+        wrong = int(read[(read < 0) | (read >= num_samples)][0])
+        raise IndexError(
+            f"indices must be in 0 .. {num_samples - 1}, got {wrong}; they count the samples of the labels given to "
+            "the audit, so a subset needs an audit of its own labels"
+        )
+    return read.long()
+
+
+def _check_rows(name: str, value: Tensor, num_rows: int) -> None:
+    if not isinstance(value, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+    if value.ndim < 1 or len(value) != num_rows:
+        raise ValueError(f"{name} must have one row per index: {num_rows}, got shape {tuple(value.shape)}")
