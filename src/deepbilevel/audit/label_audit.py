@@ -1,7 +1,7 @@
 """Which labels are wrong: observations of a training run in, a ranked table out."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,14 +10,14 @@ from torch import Tensor
 
 from deepbilevel.audit.mixture import Floats, Ints, NoiseRate, judge_scores
 from deepbilevel.audit.observations import Observations
+from deepbilevel.audit.scores import Score, score_labels, std_of_wrong, to_normal
 from deepbilevel.audit.table import Issues
-from deepbilevel.checks import check_count, choose
+from deepbilevel.checks import check_count
 from deepbilevel.distributed.ranks import find_ranks
 
 if TYPE_CHECKING:  # a torch built without distribution has no such class
     from torch.distributed import ProcessGroup
 
-Score = Literal["probability", "margin", "hit_rate", "agreement"]
 Array = Tensor | npt.NDArray[Any] | Sequence[Any]
 
 
@@ -102,33 +102,22 @@ class LabelAudit:
         """Return the mean predicted probabilities ``[samples, classes]``; rows of NaN for samples never visited."""
         return self._seen.mean_probabilities().cpu().numpy()
 
-    def scores(self, name: Score = "probability") -> Floats:
+    def scores(self, name: Score = "contrast") -> Floats:
         """Return a score of every label; low ones are suspicious, NaN where nothing is known.
 
         Args:
-            name: ``probability``, the mean predicted probability of the label; ``margin``, the mean logit margin (AUM):
-                the label's logit minus the largest other; ``hit_rate``, the share of visits at which the label was
-                predicted; or ``agreement``, the mean cosine of the sample's last-layer gradient with that of the others
-                of its mini-batch.
+            name: ``probability``, the mean predicted probability of the label; ``contrast``, the log-odds of that minus
+                half those of the best other class; ``margin``, the mean logit margin (AUM): the label's logit minus the
+                largest other; ``hit_rate``, the share of visits at which the label was predicted; or ``agreement``, the
+                mean cosine of the sample's last-layer gradient with that of the others of its mini-batch.
 
         Returns:
-            ``[samples]``, or ``[samples, classes]`` for several labels per sample. There ``probability`` is that of the
-            class being present or absent as given, and ``margin`` the logit with that sign.
+            ``[samples]``, or ``[samples, classes]`` for several labels per sample. There a score is that of the class
+            being present or absent as given: ``contrast`` are the log-odds, ``margin`` is the logit with that sign.
         """
-        choose("score", name, get_args(Score))
-        seen, labels = self._seen, self._seen.labels
-        visits = seen["agreement_visits" if name == "agreement" else "visits"].double()
-        visits = visits[:, None] if seen.multi_label else visits
-        if name == "probability":
-            means = seen.mean_probabilities().double()
-            scores = (
-                torch.where(labels, means, 1 - means) if seen.multi_label else means.gather(1, labels[:, None])[:, 0]
-            )
-        else:
-            scores = seen["hits"] / visits if name == "hit_rate" else seen[name].double()
-        return torch.where(visits > 0, scores, torch.nan).cpu().numpy()
+        return score_labels(self._seen, name)
 
-    def issues(self, score: Score = "probability") -> Issues:
+    def issues(self, score: Score = "contrast") -> Issues:
         """Return all labels, the most suspicious first, with the probability that they are wrong.
 
         Args:
@@ -208,20 +197,16 @@ class LabelAudit:
 
     def _judge(self, score: Score, scores: Floats, labels: Ints) -> tuple[Floats, NoiseRate, NoiseRate | None]:
         """Return the probability that each label is wrong, and the shares of wrong and of missing ones."""
-        num_classes, visits = self._seen.num_classes, self.visits.reshape(-1, *(1,) * (scores.ndim - 1))
-        scores = _unbounded(scores, score, visits)
-        # How probable a class is that a sample does not belong to shows at all classes it was not given.
-        thinned = slice(None, None, max(1, len(self) * num_classes // 10**6))
-        others = _unbounded(self.pred_probs()[thinned].astype(np.float64), "probability", visits)
-        if not self._seen.multi_label:
-            given = np.arange(num_classes) == labels[thinned, None]
-            wrong_std = _robust_std(others[~given]) if score == "probability" else None
-            return *judge_scores(scores, labels, num_classes, wrong_std=wrong_std), None
+        seen, scores = self._seen, to_normal(self._seen, score, scores)
+        if not seen.multi_label:
+            wrong_std = std_of_wrong(seen, score)
+            return *judge_scores(scores, labels, seen.num_classes, wrong_std=wrong_std), None
         p_wrong, rates = np.full(scores.shape, np.nan), list[NoiseRate]()
         for value in (1, 0):  # given and absent labels have nothing in common: most are absent, and rightly so
-            cells = labels == value
-            wrong_std = _robust_std(others[~cells[thinned]]) if score == "probability" else None
-            p_wrong[cells], rate = judge_scores(scores[cells], cells.nonzero()[1], num_classes, wrong_std=wrong_std)
+            cells, wrong_std = labels == value, std_of_wrong(seen, score, value)
+            p_wrong[cells], rate = judge_scores(
+                scores[cells], cells.nonzero()[1], seen.num_classes, wrong_std=wrong_std
+            )
             rates.append(rate)
         return p_wrong, rates[0], rates[1]
 
@@ -241,21 +226,6 @@ class LabelAudit:
     def _check_same_audit(self, other: "LabelAudit") -> None:
         if other._seen.num_classes != self._seen.num_classes or not np.array_equal(other.labels, self.labels):
             raise ValueError("audits of different labels cannot be merged; build each from the whole data set's labels")
-
-
-def _unbounded(scores: Floats, name: Score, visits: Ints) -> Floats:
-    """Return scores on a scale on which two populations look normal: log-odds of probabilities and rates."""
-    if name == "probability":
-        return np.log((scores + 1e-3) / (1 - scores + 1e-3))
-    if name == "hit_rate":
-        return np.log((scores * visits + 0.5) / ((1 - scores) * visits + 0.5))
-    return scores
-
-
-def _robust_std(values: Floats) -> float | None:
-    """Return the standard deviation by the median absolute deviation: a class that is missing in truth is no matter."""
-    values = values[np.isfinite(values)]
-    return 1.4826 * float(np.median(np.abs(values - np.median(values)))) if len(values) else None
 
 
 def _read_labels(labels: Array, num_classes: int) -> Tensor:

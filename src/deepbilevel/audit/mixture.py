@@ -103,7 +103,7 @@ def judge_scores(
         models.append(_fit(histograms, wrong_std))
     judged = [_p_wrong(each.by_group[groups[known]], scores[known]) for each in models]
     p_wrong[known] = np.mean(judged, axis=0)
-    rates = np.array([each.mean() for each in judged])
+    rates = np.array([np.sort(each).mean() for each in judged])  # the same in any order of samples, to the last bit
     deviations = np.array([_deviations(each, histograms) for each in models])
     low, high = np.clip([(rates + deviations[:, 0]).min(), (rates + deviations[:, 1]).max()], 0, 1)
     return p_wrong, NoiseRate(float(rates.mean()), float(low), float(high))
@@ -126,7 +126,10 @@ class _Histograms:
         """Count scores; nothing if there are too few of them, or all are the same."""
         if len(scores) < _FEWEST:
             return None
-        low, high = np.quantile(scores, [0.001, 0.999])  # a few extreme scores must not stretch the bins
+        # A few extreme scores must not stretch the bins.
+        first, last = np.quantile(scores, [0.01, 0.99])
+        margin = (last - first) / 4
+        low, high = max(scores.min(), first - margin), min(scores.max(), last + margin)
         if not high > low:
             return None
         bins = np.clip((scores - low) / (high - low) * _NUM_BINS, 0, _NUM_BINS - 1).astype(np.int64)
