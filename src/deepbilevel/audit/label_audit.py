@@ -27,16 +27,16 @@ class LabelAudit:
     Works in any loop, with any rule or none: call :meth:`observe` with the logits of the training pass, then
     :meth:`issues`. No further pass is needed.
 
-    >>> labels = [0] * 50 + [1] * 50
-    >>> labels[7] = 1  # wrong
-    >>> audit = LabelAudit(labels, num_classes=2)
-    >>> logits = torch.randn(100, 2, generator=torch.manual_seed(0)) / 4
-    >>> logits[:50, 0] += 3
-    >>> logits[50:, 1] += 3
-    >>> audit.observe(range(100), logits)
+    >>> truth = torch.arange(100) % 4
+    >>> labels = truth.clone()
+    >>> labels[:10] = (truth[:10] + 1) % 4  # wrong
+    >>> audit = LabelAudit(labels, num_classes=4)
+    >>> for epoch in range(3):
+    ...     logits = 4 * torch.nn.functional.one_hot(truth) + torch.randn(100, 4)  # of a network that has learned
+    ...     audit.observe(range(100), logits)
     >>> issues = audit.issues()
-    >>> next(iter(issues)).index, int(issues.is_label_issue.sum())
-    (7, 1)
+    >>> sorted(issues.index[issues.is_label_issue].tolist())
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 
     The buffers take ``2 * classes + 32`` bytes per sample: 2.6 MB for 50,000 samples of 10 classes. For several
     labels per sample they take ``15 * classes + 12``.

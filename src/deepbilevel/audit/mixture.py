@@ -78,7 +78,8 @@ def judge_scores(
     NaN scores get NaN; so do all, if the scores show one population, or two that overlap too much.
 
     Where the two overlap, their widths decide how many are wrong, and the scores hardly tell them. If the width of the
-    wrong ones' is known from elsewhere, both fits count, with it and without; the interval covers both.
+    wrong ones' is known from elsewhere, both fits count, with it and without: both must show two populations, and the
+    interval covers both.
 
     >>> scores = np.r_[np.linspace(-5, -3, 50), np.linspace(3, 5, 150)]
     >>> p_wrong, rate = judge_scores(scores, np.zeros(200, dtype=np.int64), 1)
@@ -96,11 +97,9 @@ def judge_scores(
     histograms = _Histograms.of(scores[known], groups[known], num_groups)
     if histograms is None:
         return p_wrong, NoiseRate()
-    models = [_fit(histograms, None)]
-    if not _are_apart(models[0], histograms):
+    models = [_fit(histograms, std) for std in ((None, wrong_std) if wrong_std else (None,))]
+    if not all(_are_apart(model, histograms) for model in models):
         return p_wrong, NoiseRate()
-    if wrong_std is not None and wrong_std > 0:
-        models.append(_fit(histograms, wrong_std))
     judged = [_p_wrong(each.by_group[groups[known]], scores[known]) for each in models]
     p_wrong[known] = np.mean(judged, axis=0)
     rates = np.array([np.sort(each).mean() for each in judged])  # the same in any order of samples, to the last bit
@@ -126,14 +125,14 @@ class _Histograms:
         """Count scores; nothing if there are too few of them, or all are the same."""
         if len(scores) < _FEWEST:
             return None
-        # A few extreme scores must not stretch the bins.
+        # A few extreme scores must not decide; they are judged, but not counted. Low ones may be rare wrong labels.
         first, last = np.quantile(scores, [0.01, 0.99])
-        margin = (last - first) / 4
-        low, high = max(scores.min(), first - margin), min(scores.max(), last + margin)
+        low, high = max(scores.min(), 3 * first - 2 * last), min(scores.max(), last + (last - first) / 4)
         if not high > low:
             return None
-        bins = np.clip((scores - low) / (high - low) * _NUM_BINS, 0, _NUM_BINS - 1).astype(np.int64)
-        counts = np.bincount(groups * _NUM_BINS + bins, minlength=num_groups * _NUM_BINS)
+        counted = (scores >= low) & (scores <= high)
+        bins = np.minimum((scores[counted] - low) / (high - low) * _NUM_BINS, _NUM_BINS - 1).astype(np.int64)
+        counts = np.bincount(groups[counted] * _NUM_BINS + bins, minlength=num_groups * _NUM_BINS)
         centres = low + (np.arange(_NUM_BINS) + 0.5) * (high - low) / _NUM_BINS
         return cls(counts.reshape(num_groups, _NUM_BINS).astype(np.float64), centres)
 
