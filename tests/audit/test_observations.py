@@ -194,6 +194,14 @@ def test_features_that_are_not_finite_only_miss_in_the_agreement():
     assert np.isfinite(audit.scores("margin")).all()
 
 
+def test_agreement_of_tiny_gradients_is_not_lost():
+    labels, logits, features = [0, 1, 0, 1], torch.tensor([[18.0, 0], [0, 17], [16, 0], [0, 15]]), torch.rand(4, 6) + 1
+    audit, reference = LabelAudit(labels, num_classes=2), ReferenceAudit(labels)
+    audit.observe(range(4), logits - 10, features=features / 1000)
+    reference.observe(range(4), logits - 10, features / 1000)
+    np.testing.assert_allclose(audit.scores("agreement"), reference.scores("agreement"), atol=1e-3)
+
+
 def test_a_sample_alone_agrees_with_nobody():
     audit = LabelAudit([0], num_classes=2)
     audit.observe([0], torch.randn(1, 2), features=torch.randn(1, 300))
@@ -283,6 +291,8 @@ def test_an_empty_mini_batch_is_no_visit():
         ([], 3, ValueError, "one class per sample"),
         ([[0, 1]], 3, ValueError, "2 columns, num_classes is 3"),
         ([[0, 0.5]], 2, ValueError, "must be 0 or 1"),
+        ([0, 0], 1, ValueError, "num_classes must be at least 2, got 1"),
+        (["cat", "dog"], 2, TypeError, "replace names by class numbers"),
         ([0, 1], 0, ValueError, "num_classes must be at least 1"),
         (np.zeros((2, 2, 2)), 2, ValueError, "shape"),
     ],
@@ -292,11 +302,23 @@ def test_labels_that_make_no_sense(labels, classes, error, message):
         LabelAudit(labels, num_classes=classes)
 
 
-def test_labels_are_copied():
-    labels = torch.tensor([0, 1])
+@pytest.mark.parametrize(
+    "labels", [torch.tensor([0, 1]), torch.tensor([[False, True], [True, True]]), np.array([0, 1])]
+)
+def test_labels_are_copied(labels):
     audit = LabelAudit(labels, num_classes=2)
+    before = audit.labels
     labels[0] = 1
-    assert audit.labels.tolist() == [0, 1]
+    assert np.array_equal(audit.labels, before)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.uint64])
+def test_whole_numbers_of_any_width_also_read_only(kind):
+    labels, indices = np.array([0, 1, 2], dtype=kind), np.array([2, 0], dtype=kind)
+    labels.flags.writeable = indices.flags.writeable = False
+    audit = LabelAudit(labels, num_classes=3)
+    audit.observe(indices, torch.zeros(2, 3), labels=labels[[2, 0]])
+    assert audit.visits.tolist() == [1, 0, 1]
 
 
 def test_a_state_of_something_else_changes_nothing():

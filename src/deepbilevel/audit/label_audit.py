@@ -1,6 +1,6 @@
 """Which labels are wrong: observations of a training run in, a ranked table out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from deepbilevel.audit.inputs import Array, as_tensor, check_rows, read_indices, read_labels
 from deepbilevel.audit.mixture import Floats, Ints, NoiseRate, judge_scores
 from deepbilevel.audit.observations import Observations
 from deepbilevel.audit.scores import Score, score_labels, std_of_wrong, to_normal
@@ -17,8 +18,6 @@ from deepbilevel.distributed.ranks import find_ranks
 
 if TYPE_CHECKING:  # a torch built without distribution has no such class
     from torch.distributed import ProcessGroup
-
-Array = Tensor | npt.NDArray[Any] | Sequence[Any]
 
 
 class LabelAudit:
@@ -50,7 +49,7 @@ class LabelAudit:
 
     def __init__(self, labels: Array, *, num_classes: int, device: torch.device | str = "cpu") -> None:
         num_classes = check_count("num_classes", num_classes, 1, remedy="it is the number of logits per sample")
-        self._seen = Observations(_read_labels(labels, num_classes), num_classes, torch.device(device))
+        self._seen = Observations(read_labels(labels, num_classes), num_classes, torch.device(device))
 
     def __len__(self) -> int:
         return len(self._seen.labels)
@@ -71,7 +70,7 @@ class LabelAudit:
         return self._seen.nbytes
 
     def observe(
-        self, indices: Array | range, logits: Tensor, *, features: Tensor | None = None, labels: Array | None = None
+        self, indices: Array, logits: Tensor, *, features: Tensor | None = None, labels: Array | None = None
     ) -> None:
         """Add one visit of each of the samples; a sample that is there several times is visited several times.
 
@@ -85,15 +84,15 @@ class LabelAudit:
                 compares each sample with the others of this call.
             labels: what was trained on, if it is to be checked that it is still what the audit was given.
         """
-        at = _read_indices(indices, len(self))
-        _check_rows("logits", logits, len(at))
+        at = read_indices(indices, len(self))
+        check_rows("logits", logits, len(at))
         if logits.ndim != 2 or logits.shape[1] != self._seen.num_classes:
             raise ValueError(
                 f"logits must have shape [batch, {self._seen.num_classes}], got {tuple(logits.shape)}; num_classes of "
                 "the audit and the network's last layer must be the same"
             )
         if features is not None:
-            _check_rows("features", features, len(at))
+            check_rows("features", features, len(at))
         if labels is not None:
             self._check_same_labels(at, labels)
         self._seen.add(at, logits, features)
@@ -176,7 +175,8 @@ class LabelAudit:
         ranks = find_ranks(process_group)
         if ranks is None:
             return self.merged()
-        mine = [*self._seen.labels.shape, self._seen.num_classes, self._seen.labels_checksum]
+        labels = self._seen.labels
+        mine = [len(labels), labels.ndim, self._seen.num_classes, self._seen.labels_checksum]
         if any(theirs != mine for theirs in ranks.numbers_of_all(mine, torch.device(device))):
             raise ValueError("processes audit different labels; build the audit from the whole data set in all of them")
         whole = self._blank()
@@ -211,7 +211,7 @@ class LabelAudit:
         return p_wrong, rates[0], rates[1]
 
     def _check_same_labels(self, at: Tensor, labels: Array) -> None:
-        now = torch.as_tensor(labels).cpu()
+        now = as_tensor(labels)
         known = self._seen.labels[at.to(self._seen.labels.device)].cpu()
         if now.shape != known.shape:
             raise ValueError(f"labels must have shape {tuple(known.shape)}, got {tuple(now.shape)}; one per index")
@@ -226,52 +226,3 @@ class LabelAudit:
     def _check_same_audit(self, other: "LabelAudit") -> None:
         if other._seen.num_classes != self._seen.num_classes or not np.array_equal(other.labels, self.labels):
             raise ValueError("audits of different labels cannot be merged; build each from the whole data set's labels")
-
-
-def _read_labels(labels: Array, num_classes: int) -> Tensor:
-    """Return int64 ``[samples]`` or bool ``[samples, classes]``, a copy."""
-    read = torch.as_tensor(labels).detach().cpu()
-    if len(read.shape) not in (1, 2) or len(read) == 0:
-        raise ValueError(
-            f"labels must be one class per sample or a 0/1 matrix [samples, classes], got shape {tuple(read.shape)}"
-        )
-    if read.ndim == 2:
-        if read.shape[1] != num_classes:
-            raise ValueError(
-                f"labels have {read.shape[1]} columns, num_classes is {num_classes}; they must be the same"
-            )
-        if not ((read == 0) | (read == 1)).all():
-            raise ValueError("labels of several classes must be 0 or 1; choose a threshold for soft labels")
-        return read.bool()
-    if read.is_floating_point() or read.is_complex() or read.dtype == torch.bool:
-        raise TypeError(f"labels must be whole numbers, got {read.dtype}; convert them with .long()")
-    read = read.long().clone()
-    if int(read.min()) < 0 or int(read.max()) >= num_classes:
-        wrong = int(((read < 0) | (read >= num_classes)).nonzero()[0])
-        raise ValueError(
-            f"labels must be in 0 .. {num_classes - 1}, sample {wrong} has {int(read[wrong])}; "
-            "pass the right num_classes, or only the samples that have a label"
-        )
-    return read
-
-
-def _read_indices(indices: Array | range, num_samples: int) -> Tensor:
-    read = torch.as_tensor(list(indices) if isinstance(indices, range) else indices).detach().cpu()
-    if read.numel() == 0:
-        read = read.long().reshape(-1)
-    if read.ndim != 1 or read.is_floating_point() or read.is_complex() or read.dtype == torch.bool:
-        raise TypeError(f"indices must be a list of whole numbers, got {read.dtype} of shape {tuple(read.shape)}")
-    if read.numel() and not 0 <= int(read.min()) <= int(read.max()) < num_samples:
-        wrong = int(read[(read < 0) | (read >= num_samples)][0])
-        raise IndexError(
-            f"indices must be in 0 .. {num_samples - 1}, got {wrong}; they count the samples of the labels given to "
-            "the audit, so a subset needs an audit of its own labels"
-        )
-    return read.long()
-
-
-def _check_rows(name: str, value: Tensor, num_rows: int) -> None:
-    if not isinstance(value, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
-    if value.ndim < 1 or len(value) != num_rows:
-        raise ValueError(f"{name} must have one row per index: {num_rows}, got shape {tuple(value.shape)}")

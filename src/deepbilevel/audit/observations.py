@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 # Probabilities are kept in steps of 1/65535, as int16 with an offset: torch computes little with uint16.
 _STEPS = 2**16 - 1
@@ -89,9 +88,13 @@ class Observations:
             if features is not None:
                 features = features.detach().to(device, torch.float32).flatten(1)
                 seen["featured"] = finite & torch.isfinite(features).all(dim=1)
-                seen["agreement"] = _agreement(probabilities, labels, features, seen["featured"])
-        for rows in _distinct(indices):
-            rows = rows.to(device)
+                seen["agreement"] = _agreement(logits, labels, features, seen["featured"])
+        repeats = _count_repeats(indices)
+        if repeats is None:
+            self._add_distinct(here, seen)
+            return
+        for visit in range(int(repeats.max()) + 1):
+            rows = (repeats == visit).nonzero()[:, 0].to(device)
             self._add_distinct(here[rows], {name: value[rows] for name, value in seen.items()})
 
     def _add_distinct(self, at: Tensor, seen: Mapping[str, Tensor]) -> None:
@@ -186,26 +189,33 @@ def _margins(logits: Tensor, labels: Tensor) -> Tensor:
     return (given - logits.scatter(1, labels[:, None], -torch.inf).amax(dim=1, keepdim=True))[:, 0]
 
 
-def _agreement(probabilities: Tensor, labels: Tensor, features: Tensor, usable: Tensor) -> Tensor:
+def _agreement(logits: Tensor, labels: Tensor, features: Tensor, usable: Tensor) -> Tensor:
     """Return the cosine of each sample's last-layer gradient with the mean of the others', by cell.
 
     A sample's gradient is ``(p - y) h^T``, so its product with ``G``, the sum of all, is ``(p - y)^T G h``: one matrix
     product for all samples. Its own part, ``|p - y|^2 |h|^2``, is taken out again.
     """
-    targets = labels.float() if labels.ndim == 2 else F.one_hot(labels, probabilities.shape[1]).float()
-    errors = torch.where(usable[:, None], probabilities - targets, 0.0)
+    errors = torch.where(usable[:, None], _errors(logits, labels), 0.0)
     features = torch.where(usable[:, None], features, 0.0)
     total = errors.T @ features
     by_class = errors * (features @ total.T)
-    sq_features = features.square().sum(dim=1, keepdim=True)
-    own = errors.square() * sq_features
+    own = errors.square() * features.square().sum(dim=1, keepdim=True)
     sq_own = own.sum(dim=1, keepdim=True)
     sq_total = total.square().sum()
     sq_others = sq_total - 2 * by_class.sum(dim=1, keepdim=True) + sq_own
     # What is left of a difference of nearly equal numbers is rounding: alone, a sample agrees with nobody.
-    known = (sq_others > 1e-5 * (sq_total + sq_own)) & (sq_own > 0)
-    cosine = torch.where(known, (by_class - own) / (sq_own * sq_others).clamp(min=1e-30).sqrt(), 0.0)
+    is_known = (sq_others > 1e-5 * (sq_total + sq_own)) & (sq_own > 0)
+    norms = torch.where(is_known, sq_own.sqrt() * sq_others.clamp(min=0).sqrt(), 1.0)
+    cosine = torch.where(is_known, (by_class - own) / norms, 0.0)
     return cosine if labels.ndim == 2 else cosine.sum(dim=1)
+
+
+def _errors(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return ``p - y``, exact also where a probability is nearly 1."""
+    if labels.ndim == 2:
+        return torch.where(labels, -(-logits).sigmoid(), logits.sigmoid())
+    others = logits.softmax(dim=1).scatter(1, labels[:, None], 0.0)
+    return others.scatter(1, labels[:, None], -others.sum(dim=1, keepdim=True))
 
 
 def _moved_mean(mean: Tensor, value: Tensor, visits: Tensor, counts: Tensor) -> Tensor:
@@ -217,17 +227,12 @@ def _like(per_sample: Tensor, cells: Tensor) -> Tensor:
     return per_sample.view(-1, *(1,) * (cells.ndim - 1))
 
 
-def _distinct(indices: Tensor) -> Iterator[Tensor]:
-    """Yield rows whose samples are all different: all rows at once, unless a sample is there several times."""
-    order = torch.argsort(indices, stable=True)
-    ordered = indices[order]
-    first = torch.ones_like(ordered, dtype=torch.bool)
-    first[1:] = ordered[1:] != ordered[:-1]
-    if bool(first.all()):
-        yield torch.arange(len(indices))
-        return
-    # How often the sample was there before: the distance to its first place in the order.
+def _count_repeats(indices: Tensor) -> Tensor | None:
+    """Return how often each sample was there before; nothing if all are different."""
+    ordered, order = indices.sort(stable=True)
+    is_new = torch.ones_like(ordered, dtype=torch.bool)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    if bool(is_new.all()):
+        return None
     places = torch.arange(len(indices))
-    before = places - torch.where(first, places, 0).cummax(dim=0).values
-    for visit in range(int(before.max()) + 1):
-        yield order[before == visit]
+    return torch.empty_like(places).scatter(0, order, places - torch.where(is_new, places, 0).cummax(dim=0).values)

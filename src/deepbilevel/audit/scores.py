@@ -65,7 +65,7 @@ def std_of_wrong(seen: Observations, name: Score, value: int = 1) -> float | Non
 def _evidence(means: Floats, name: Score, *, multi_label: bool) -> Floats:
     """Return what the mean probabilities say for every class, ``[samples, classes]``."""
     odds = _log_odds(means)
-    if name == "probability" or multi_label or odds.shape[1] == 1:
+    if name == "probability" or multi_label:
         return odds
     ordered = np.partition(odds, -2, axis=1)
     is_best = np.arange(odds.shape[1]) == odds.argmax(axis=1)[:, None]

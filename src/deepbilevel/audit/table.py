@@ -100,28 +100,27 @@ class Issues:
             paths: the file of each sample, by index: one more column.
         """
         names = None if class_names is None else [_as_text(name, "'") for name in class_names]
-        rows = self.columns
-        given: dict[str, list[Any]] = {name: column.tolist() for name, column in rows.items()}
+        columns: dict[str, list[Any]] = {name: column.tolist() for name, column in self.columns.items()}
         if names is not None:
             named = ["given_label", "predicted_label"] if self.class_index is None else ["class_index"]
-            largest = max(max(given[name], default=-1) for name in named)
+            largest = max(max(columns[name], default=-1) for name in named)
             if largest >= len(names):
                 raise ValueError(
                     f"class_names has {len(names)} names, but there is a class {largest}; name all classes"
                 )
             for name in named:
-                given[name] = [names[label] if label >= 0 else "" for label in given[name]]
+                columns[name] = [names[label] if label >= 0 else "" for label in columns[name]]
         if paths is not None:
             if len(self) and len(paths) <= (largest := int(self.index.max())):
                 raise ValueError(
                     f"paths has {len(paths)} entries, but there is a sample {largest}; give one per sample"
                 )
-            files = [_as_text(str(paths[index]), "./") for index in given["index"]]
-            given = {"index": given.pop("index"), "path": files, **given}
+            files = [_as_text(str(paths[index]), "./") for index in columns["index"]]
+            columns = {"index": columns.pop("index"), "path": files, **columns}
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(given)
-        writer.writerows(zip(*given.values(), strict=True))
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
         _replace(Path(path), text.getvalue().encode(errors="backslashreplace"))
 
 
