@@ -1,8 +1,8 @@
 """What a training run shows of every label, collected visit by visit; what follows from it is not this module's.
 
 A *cell* is a label that can be right or wrong: one per sample, or one per sample and class where a sample has several
-labels. Every visit counts the same: neither leaving out the first visits nor giving later ones more weight found more
-wrong labels.
+labels. Every visit counts the same, so order and processes do not matter. Giving later visits more weight helps while a
+network still learns and hurts once it memorises.
 """
 
 import zlib
