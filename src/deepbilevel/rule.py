@@ -1,4 +1,4 @@
-"""The paper's rule in numbers: statistics of gradients in, weights of mini-batches out.
+"""The rule of Deep Bilevel Learning (Jenni & Favaro, ECCV 2018) in numbers: statistics of gradients in, weights out.
 
 This module never sees a gradient or a parameter. Read it first, then ``rules/bilevel.py`` (the same equations on real
 gradients, one mini-batch at a time) and ``step.py`` (the training loop around them).
@@ -18,7 +18,8 @@ def bilevel_weights(dots: Tensor, sq_norms: Tensor, *, lam: float = 1.0, mu: flo
     ``w_i = <g_v, g_i> / (|g_i|^2 / lam + mu)``
 
     The weights are raw: they may be negative and they are not normalised (see :func:`l1_divisor`). A statistic that is
-    not finite and a denominator of zero give weight zero.
+    not finite and a denominator of zero give weight zero. As ``w_i = lam <g_v, g_i> / (|g_i|^2 + lam mu)``, only the
+    product ``lam mu`` matters once weights are normalised.
 
     Args:
         dots: ``<g_v, g_i>``, one entry per training mini-batch; any shape.
@@ -26,11 +27,11 @@ def bilevel_weights(dots: Tensor, sq_norms: Tensor, *, lam: float = 1.0, mu: flo
         lam: how far the linear approximation of the validation loss is trusted (the paper's lambda-hat), positive.
         mu: how strongly small gradients are kept from getting large weights (mu-hat), not negative.
 
-    >>> bilevel_weights(torch.tensor([2.0, 0.0, -1.0]), torch.tensor([1.0, 4.0, 0.0]), lam=1.0, mu=1.0)
-    tensor([ 1.,  0., -1.])
+    >>> bilevel_weights(torch.tensor([2.0, 0.0, -1.0]), torch.tensor([1.0, 4.0, 1.0]), lam=1.0, mu=1.0)
+    tensor([ 1.0000,  0.0000, -0.5000])
     """
     check_regularisation(lam=lam, mu=mu)
-    # With mu = 0 a gradient of zero has a denominator of zero: 0 / 0 is NaN, which becomes weight zero.
+    # With mu = 0 a gradient of zero, or nearly so, makes NaN or infinity: it says nothing, and gets weight zero.
     return torch.nan_to_num(dots / (sq_norms / lam + mu), nan=0.0, posinf=0.0, neginf=0.0)
 
 
@@ -56,7 +57,7 @@ def l1_divisor(weights: Tensor) -> Tensor:
     tensor([0., 0.])
     """
     total = weights.abs().sum(dim=0)
-    return torch.where(torch.isfinite(total) & (total > 0), total, torch.inf)
+    return torch.where(torch.isfinite(total) & (total > 0), total, inf)
 
 
 def check_regularisation(*, lam: float, mu: float) -> None:

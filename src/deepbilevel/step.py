@@ -1,13 +1,16 @@
 """The training loop around a rule: k losses in, ``.grad`` filled, a report out.
 
-This module knows when a mini-batch's gradient is complete and where the result goes. What becomes of k gradients is the
-rule's (``rules/``). It never calls ``optimizer.step()``: after ``fill`` the caller clips, steps and schedules as usual.
+The rule (``rules/``) decides how k gradients become one. This module knows when a mini-batch's gradient is complete and
+where the result goes.
 
+    step = GroupStep(model, BilevelRule(), num_batches=8)   # which is what Bilevel(model, num_batches=8) makes
     for x, y in loader:
-        step.backward(criterion(model(x), y))
-        if step.full:
+        step.backward(criterion(model(x), y))               # instead of loss.backward()
+        if step.full:                                       # after every 8th mini-batch
             step.fill()
-            optimizer.step()
+            optimizer.step()                                # clip before it, as usual; no zero_grad
+
+Weight decay stays with the optimizer: the rule does not see it.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,14 +35,14 @@ class GroupStep(StepBase[ReportT]):
     """One step over a group of k mini-batches, by any rule.
 
     >>> from deepbilevel import GroupStep
-    >>> from deepbilevel.rules.and_mask import AndMask
+    >>> from deepbilevel.rules.bilevel import BilevelRule
     >>> model = torch.nn.Linear(2, 1, bias=False)
-    >>> step = GroupStep(model, AndMask(), num_batches=2)
-    >>> for x in torch.tensor([[[1.0, 4.0]], [[3.0, -1.0]]]):
+    >>> step = GroupStep(model, BilevelRule(), num_batches=3)
+    >>> for x in torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]]):
     ...     step.backward(model(x).sum())
     >>> report = step.fill()
-    >>> model.weight.grad  # the mini-batches agree on the sign of the first parameter only
-    tensor([[2., 0.]])
+    >>> model.weight.grad  # the first training mini-batch agrees with validation, the second is orthogonal
+    tensor([[1., 0.]])
 
     Args:
         model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``. Frozen parameters may be
@@ -61,8 +64,8 @@ class GroupStep(StepBase[ReportT]):
         optimizer: Optimizer | None = None,
         scaler: GradScaler | None = None,
     ) -> None:
-        # The base checks and keeps these, and knows which parameters belong together (`_layout`), what the rule
-        # remembers from group to group (`_memory`), and how to get at gradients (`_autograd`).
+        # The base checks and keeps these. It knows which parameters belong together (`_layout`), what the rule
+        # remembers from group to group (`_memory`), and how gradients leave and enter `.grad` (`_autograd`).
         super().__init__(model_or_parameters, rule, num_batches, optimizer, scaler)
         self._accumulator: Accumulator[ReportT] | None = None  # the rule at work on the current group
         self._losses: list[Tensor] = []
@@ -82,6 +85,9 @@ class GroupStep(StepBase[ReportT]):
 
         ``.grad`` is set to None and stays so until :meth:`fill`: gradients of other backward passes in between are
         lost. When :attr:`full` is true, call :meth:`fill`, then step the optimizer; ``zero_grad`` is not needed.
+
+        A loss that is refused, or a backward pass that fails, leaves the group and ``.grad`` as they were: try again.
+        A group that is not full goes on with the next call, also in the next epoch, unless :meth:`reset` drops it.
         """
         self._check_not_full()
         check_loss(loss, self.device)
@@ -98,24 +104,24 @@ class GroupStep(StepBase[ReportT]):
         """Take in the gradients of the next mini-batch and its loss; :meth:`backward` is this after autograd."""
         if self._accumulator is None:
             self._accumulator = self._rule.start(self._layout, self._num_batches, self._memory)
-            self._shrink_updates({})  # the factors belonged to the last group's gradient
+            self._shrink_updates({})  # of the few rules that shrink the optimizer's update; the last group is over
         self._add(self._accumulator, gradients)
         self._losses.append(loss.detach().reshape(()))
 
     def fill(self) -> ReportT:
         """Write the group's gradient to ``.grad``, replacing what is there, and start the next group."""
         self._check_full()
-        assert self._accumulator is not None  # it has been since the first mini-batch
+        assert self._accumulator is not None  # the first mini-batch has set it
         try:
             outcome = self._finish(self._accumulator, torch.stack(self._losses))
             self._put(outcome)
             self._shrink_updates(outcome.factors or {})
-        finally:  # also after an error: sums are used up, and a second attempt would fill nonsense
+        finally:  # also after an error: the sums were changed in place, and a second attempt would fill nonsense
             self.reset()
         return outcome.report
 
     def reset(self) -> None:
-        """Drop a half-collected group, as after an interrupted epoch; ``.grad`` is left alone."""
+        """Drop a group that is not full, as after an interrupted epoch; ``.grad`` is left alone."""
         self._losses, self._accumulator, self._dropout_seed = [], None, None
 
     def step_over(
@@ -146,11 +152,11 @@ class GroupStep(StepBase[ReportT]):
 
         return step_at_once(self, group, losses_of, samples_per_pass=samples_per_pass)
 
-    # What several processes do in another way (`distributed/`); alone it is this.
+    # Where several processes work together, `distributed/` overrides these four.
 
     def _gradients_of(self, loss: Tensor) -> Gradients:
         if not self.alone_on_purpose:
-            check_alone()
+            check_alone()  # refuses to guess what other processes of torch.distributed are for
         return self._autograd.gradients_of(loss)
 
     def _add(self, accumulator: Accumulator[ReportT], gradients: AnyGradients) -> None:
@@ -160,4 +166,5 @@ class GroupStep(StepBase[ReportT]):
         return accumulator.finish(losses)
 
     def _put(self, outcome: Outcome[ReportT]) -> None:
-        self._autograd.put(outcome.gradients, self._rule.without_trace(outcome.report.finite))
+        # A loss scaler must hear of overflows that the rule has left out; without one the flags are not looked at.
+        self._autograd.put(outcome.gradients, finite=self._rule.without_trace(outcome.report.finite))

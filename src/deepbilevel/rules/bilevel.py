@@ -2,8 +2,8 @@
 
     w_i = <g_v, g_i> / (|g_i|^2 / lam + mu),   W = sum_i |w_i|,   gradient = sum_i (w_i / W) g_i
 
-Each ``w_i`` needs only g_v and g_i, and dividing by W at the end equals normalising first. So three buffers of the
-model's size are enough for any k: g_v, the current g_i and the running sum.
+Each ``w_i`` needs only g_v and g_i, and W is the same for every i, so the sum can be divided by it at the end. Three
+buffers of the model's size are enough for any k: g_v, the current g_i and the running sum.
 """
 
 from collections.abc import Iterator
@@ -23,19 +23,19 @@ from deepbilevel.step import GroupStep
 
 @dataclass(frozen=True)
 class BilevelRule(ControlledSettings):
-    """The paper's rule as a value: ``mu``, ``lam`` and the other settings of :class:`Bilevel`."""
+    """The settings of the paper's rule: ``mu``, ``lam`` and the others that :class:`Bilevel` explains."""
 
     kind: ClassVar[str] = "bilevel"
     description: ClassVar[str] = "the paper's rule: weights by agreement with validation"
     validates: ClassVar[bool] = True  # the first mini-batch is not trained on
-    compares_with_first: ClassVar[bool] = True
+    compares_with_first: ClassVar[bool] = True  # the others need its gradient to be weighted
 
-    def start(self, layout: Layout, num_batches: int, memory: Memory) -> "WeighedByFirst":
+    def start(self, layout: Layout, num_batches: int, memory: Memory) -> "BilevelAccumulator":
         """Return the accumulator of a new group."""
-        return WeighedByFirst(self, layout, num_batches)
+        return BilevelAccumulator(self, layout, num_batches)
 
 
-class WeighedByFirst(Accumulator[BilevelReport]):
+class BilevelAccumulator(Accumulator[BilevelReport]):
     """Streams over a group: keeps the validation gradient and the weighted sum of the others.
 
     Statistics and weights have one entry per block: the whole model, or each layer.
@@ -54,10 +54,15 @@ class WeighedByFirst(Accumulator[BilevelReport]):
         self._control = rule.control(num_batches)
 
     def add(self, gradients: Gradients, place: int) -> None:
-        """Keep the first mini-batch's gradient; weight every other one and add it to the sum."""
+        """Keep the first mini-batch's gradient; weight every other one and add it to the sum.
+
+        Args:
+            gradients: of one mini-batch.
+            place: of the mini-batch in the group, counted from zero.
+        """
         if place == 0:
             sq_norms = self.validate(gradients)
-            # Validation has no inner product and no weight; fillers keep all rows alike, and `finish` skips them.
+            # Validation has no inner product and no weight. Fillers keep all rows alike; `finish` reads the norm only.
             self.rows[0] = sq_norms, sq_norms, sq_norms
             return
         sq_norms, (dots,) = self._blocks.measure(gradients, [self._validation])
@@ -67,7 +72,7 @@ class WeighedByFirst(Accumulator[BilevelReport]):
         weights = bilevel_weights(dots, sq_norms, lam=self._rule.lam, mu=self._rule.mu)
         if self._control is not None:  # an experiment asks for other weights, to compare the rule with
             weights = self._control(weights, dots, sq_norms, self._validation_norms, place)
-        self._sum.add(weights, gradients)  # a weight of zero silences a gradient that is not finite
+        self._sum.add(weights, gradients)  # a gradient of weight zero is left out, NaN and all
         self.rows[place] = sq_norms, dots, weights
 
     def validate(self, gradients: Gradients) -> Tensor:
@@ -82,13 +87,13 @@ class WeighedByFirst(Accumulator[BilevelReport]):
         """Divide the sum by W, the L1 norm of the weights."""
         sq_norms, dots, weights = self.columns()
         norms, dots, weights = sq_norms.sqrt(), dots[1:], weights[1:]
-        divisors = self._rule.divisors(weights)  # W, unless normalize=False
+        divisors = self._rule.divisors(weights)  # W by `l1_divisor`; 1 with normalize=False
         agreement = cosines(dots, norms[1:], self._validation_norms)
         report = self._rule.report(weights, divisors, agreement, norms, losses)
         return Outcome(self._sum.divided_by(divisors), report)
 
     def sums(self) -> Iterator[list[tuple[Gradients, Blank]]]:
-        """Yield the weighted sum, for those who add up parts of it."""
+        """Yield the weighted sum; where processes share a group, each has a part of it (``distributed/``)."""
         yield [(self._sum.gradients, wide_zeros)]
 
 
@@ -103,7 +108,7 @@ class Bilevel(GroupStep[BilevelReport]):
     >>> bilevel = Bilevel(model, num_batches=3)
     >>> for x in torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]]):
     ...     bilevel.backward(model(x).sum())
-    >>> bilevel.fill().weights  # the first training mini-batch agrees, the second is orthogonal
+    >>> bilevel.fill().weights  # normalised: the first training mini-batch agrees, the second is orthogonal
     tensor([1., 0.])
     >>> model.weight.grad
     tensor([[1., 0.]])
@@ -114,9 +119,9 @@ class Bilevel(GroupStep[BilevelReport]):
         mu: keeps small gradients from getting large weights (the paper's mu-hat).
         lam: how far the linear approximation of the validation loss is trusted (lambda-hat).
         normalize: divide the weights by their L1 norm, so that the usual learning rate stays right.
-        per_layer: weight and normalise the gradients of each layer on their own; needs a module.
+        per_layer: weight and normalise the gradients of each layer, a module with parameters of its own, separately.
         weighting: ``"agreement"`` is the rule; the others are controls to compare it with (``rules/controls.py``).
-        scaler: the ``torch.amp.GradScaler`` of a float16 loop.
+        scaler: the ``torch.amp.GradScaler`` of a float16 loop; weights are those of unscaled gradients.
     """
 
     def __init__(

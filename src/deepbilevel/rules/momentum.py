@@ -15,7 +15,7 @@ from torch import Tensor
 from deepbilevel.contract import Memory, Outcome
 from deepbilevel.gradients import Gradients, Layout, blend_gradients, silence_unless, widen_gradients
 from deepbilevel.rules.averages import check_average, check_momentum
-from deepbilevel.rules.bilevel import BilevelRule, WeighedByFirst
+from deepbilevel.rules.bilevel import BilevelAccumulator, BilevelRule
 from deepbilevel.rules.bilevel_settings import BilevelReport
 
 
@@ -52,7 +52,7 @@ class MomentumBilevel(BilevelRule):
         return {"average": average, "started": memory["started"].to(layout.parameters[0].device)}
 
 
-class _WeighedByAverage(WeighedByFirst):
+class _WeighedByAverage(BilevelAccumulator):
     def __init__(self, rule: MomentumBilevel, layout: Layout, num_batches: int, memory: Memory) -> None:
         super().__init__(rule, layout, num_batches)
         self._momentum = rule.momentum
