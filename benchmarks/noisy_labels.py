@@ -2,6 +2,7 @@
 
     python -m benchmarks.noisy_labels --out runs/noisy-labels --jobs 2      # hours; the same command goes on
     python -m benchmarks.noisy_labels --out runs/noisy-labels --only 'digits-*'
+    python -m benchmarks.noisy_labels --table                               # what docs/results.md shows, from results/
 
 Each setting is one ``deepbilevel compare --tune``. Its record is copied to ``results/noisy-labels`` as soon as there is
 one, so that what is finished can be read. CIFAR-10 is looked for in ``DEEPBILEVEL_DATA``.
@@ -14,6 +15,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from deepbilevel_lab.records import SweepRecord, read_file
+from deepbilevel_lab.sweeps.tuning import Tuned, tuned_methods
 
 METHODS = (
     *("sgd", "weight-averaging", "label-smoothing", "mixup", "gce", "elr"),
@@ -59,6 +63,42 @@ def command(setting: str, out: Path, jobs: int, seeds: str) -> list[str]:
     return [sys.executable, "-m", "deepbilevel", "compare", *SETTINGS[setting], *common, *place]
 
 
+def tables() -> str:
+    """Return the committed records as Markdown, a table per data set and network."""
+    parts: list[str] = []
+    for data in _DATA:
+        records = {
+            noise: read_file(SweepRecord, path)
+            for noise in _NOISE
+            if (path := RESULTS / f"{data}-{noise}.json").is_file()
+        }
+        if records:
+            parts.append(f"**{data}**\n\n{_table(records)}")
+    return "\n\n".join(parts)
+
+
+def _table(records: Mapping[str, SweepRecord]) -> str:
+    methods = {noise: {each.row: each for each in tuned_methods(record)} for noise, record in records.items()}
+    lines = [f"| method | {' | '.join(records)} |", "|---" * (len(records) + 1) + "|"]
+    for name in METHODS:
+        lines.append(f"| {name} | {' | '.join(_entry(methods[noise][name]) for noise in records)} |")
+    return "\n".join(lines)
+
+
+def _entry(tuned: Tuned) -> str:
+    """Return last, picked and best epoch of the chosen rate, and the range of the last epoch over the grid."""
+    if tuned.chosen is None or tuned.range is None:
+        return "not finished"
+    figures = {name: tuned.chosen.summary.get(name) for name in ("test", "picked", "best")}
+    last, picked, best = ("-" if each is None or each.mean is None else f"{each.mean:.1f}" for each in figures.values())
+    test = figures["test"]
+    spread = "" if test is None or test.spread is None else f" ± {test.spread:.1f}"
+    done = sum(run.status == "done" for run in tuned.chosen.runs)
+    fewer = "" if done == len(tuned.chosen.runs) else f" ({done} of {len(tuned.chosen.runs)} seeds)"
+    low, high = tuned.range
+    return f"**{last}**{spread} / {picked} / {best}; {low:.0f} to {high:.0f}{fewer}"
+
+
 def main() -> None:
     """Run the settings that are wanted, one after another, and keep their records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -67,7 +107,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="how many runs side by side")
     parser.add_argument("--seeds", default="0-2", help="the first one chooses the learning rate")
     parser.add_argument("--list", action="store_true", help="show the commands and stop")
+    parser.add_argument("--table", action="store_true", help="print what has been committed, as Markdown, and stop")
     given = parser.parse_args()
+    if given.table:
+        print(tables())
+        return
     for setting in fnmatch.filter(SETTINGS, given.only):
         words = command(setting, given.out, given.jobs, given.seeds)
         if given.list:

@@ -33,6 +33,12 @@ scores = model(share * images + (1 - share) * images[order])
 loss = share * criterion(scores, labels) + (1 - share) * criterion(scores, labels[order])
 loss.backward(); optimizer.step()"""
 
+_EARLY = """\
+p = scores.softmax(1).clamp(1e-4, 1 - 1e-4)              # scores = model(images)
+beliefs[indices] = 0.7 * beliefs[indices] + 0.3 * p.detach() / p.detach().sum(1, keepdim=True)   # zeros at first
+loss = criterion(scores, labels) + 3 * torch.log1p(-(beliefs[indices] * p).sum(1)).mean()
+loss.backward(); optimizer.step()"""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -53,6 +59,7 @@ CANDIDATES: Mapping[str, Candidate] = MappingProxyType(
         BASELINE: Candidate("plain SGD with weight averaging", _AVERAGE),
         "mixup+weight-averaging": Candidate("mixup with weight averaging", _MIXUP),
         "gce+weight-averaging": Candidate("generalised cross-entropy with weight averaging", _LOSS),
+        "elr+weight-averaging": Candidate("early-learning regularisation with weight averaging", _EARLY),
         "cross-validated-averaged+weight-averaging": Candidate(
             "the cross-validated gradient with weight averaging", _GROUPS
         ),

@@ -48,8 +48,8 @@ def first_settings(base: RunSpec, names: Sequence[str]) -> list[Setting]:
 def unit_epochs(seconds_per_epoch: float, budget: float, jobs: int, num_candidates: int, most: int) -> int:
     """Return the epochs of the first stage, such that all stages together fit the budget.
 
-    >>> unit_epochs(1.0, budget=600.0, jobs=1, num_candidates=4, most=100)
-    13
+    >>> unit_epochs(1.0, budget=600.0, jobs=1, num_candidates=5, most=100)
+    12
 
     Args:
         seconds_per_epoch: of one run.
