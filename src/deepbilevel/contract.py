@@ -156,7 +156,7 @@ class Rule(ABC, Generic[ReportT]):
                 that a group that is dropped half-way leaves no trace.
         """
 
-    def without_trace(self, finite: Tensor) -> Tensor:
+    def silently_left_out(self, finite: Tensor) -> Tensor:
         """Return those of the k flags whose mini-batch is not in the gradient if it is not finite.
 
         A loss scaler looks for overflow in ``.grad``. It must be told of these, and of no others, for which it would

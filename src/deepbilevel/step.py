@@ -65,7 +65,8 @@ class GroupStep(StepBase[ReportT]):
         scaler: GradScaler | None = None,
     ) -> None:
         # The base checks and keeps these. It knows which parameters belong together (`_layout`), what the rule
-        # remembers from group to group (`_memory`), and how gradients leave and enter `.grad` (`_autograd`).
+        # remembers from group to group (`_memory`), how gradients leave and enter `.grad` (`_autograd`), and how many
+        # of the k mini-batches are collected here (`num_expected`: all, unless processes share a group).
         super().__init__(model_or_parameters, rule, num_batches, optimizer, scaler)
         self._accumulator: Accumulator[ReportT] | None = None  # the rule at work on the current group
         self._losses: list[Tensor] = []
@@ -86,14 +87,15 @@ class GroupStep(StepBase[ReportT]):
         ``.grad`` is set to None and stays so until :meth:`fill`: gradients of other backward passes in between are
         lost. When :attr:`full` is true, call :meth:`fill`, then step the optimizer; ``zero_grad`` is not needed.
 
-        A loss that is refused, or a backward pass that fails, leaves the group and ``.grad`` as they were: try again.
-        A group that is not full goes on with the next call, also in the next epoch, unless :meth:`reset` drops it.
+        If the loss is refused or autograd fails, the group and ``.grad`` are as before: call again. If adding up fails
+        (out of memory, Ctrl-C), the group is dropped and the next call starts a new one. A group that is not full goes
+        on with the next call, also in the next epoch, unless :meth:`reset` drops it.
         """
         self._check_not_full()
         check_loss(loss, self.device)
         with emptied_gradients(self.parameters):
             gradients = self._gradients_of(loss)
-            check_gradients(gradients)
+            check_gradients(gradients)  # that there are any; what becomes of NaN is up to the rule
         try:
             self.collect(gradients, loss)
         except BaseException:  # out of memory, Ctrl-C: a group that is half added up is of no use
@@ -109,7 +111,10 @@ class GroupStep(StepBase[ReportT]):
         self._losses.append(loss.detach().reshape(()))
 
     def fill(self) -> ReportT:
-        """Write the group's gradient to ``.grad``, replacing what is there, and start the next group."""
+        """Write the group's gradient to ``.grad``, replacing what is there, and start the next group.
+
+        After an error the group is dropped, and ``.grad`` is not to be trusted.
+        """
         self._check_full()
         assert self._accumulator is not None  # the first mini-batch has set it
         try:
@@ -121,7 +126,7 @@ class GroupStep(StepBase[ReportT]):
         return outcome.report
 
     def reset(self) -> None:
-        """Drop a group that is not full, as after an interrupted epoch; ``.grad`` is left alone."""
+        """Drop what is collected, as after an interrupted epoch; ``.grad`` is left alone."""
         self._losses, self._accumulator, self._dropout_seed = [], None, None
 
     def step_over(
@@ -166,5 +171,6 @@ class GroupStep(StepBase[ReportT]):
         return accumulator.finish(losses)
 
     def _put(self, outcome: Outcome[ReportT]) -> None:
-        # A loss scaler must hear of overflows that the rule has left out; without one the flags are not looked at.
-        self._autograd.put(outcome.gradients, finite=self._rule.without_trace(outcome.report.finite))
+        # The rule may have left mini-batches that overflowed out of the gradient. A loss scaler must hear of them, to
+        # lower its scale; without one the flags are not looked at.
+        self._autograd.put(outcome.gradients, finite=self._rule.silently_left_out(outcome.report.finite))

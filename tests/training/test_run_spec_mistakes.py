@@ -215,7 +215,16 @@ def test_what_is_misspelt_or_missing_is_named_with_the_nearest(plain, message):
 
 WHOLE = ["epochs", "seed", "threads", "evaluate_every", "zeroed_steps", "data.limit", "data.test_limit"]
 WHOLE += ["data.test_crops", "group.num_batches", "group.batch_size"]
-NUMBERS = ["optimizer.lr", "method.mu", "method.lam", "group.holdout", "data.test_rate", "network.dropout"]
+NUMBERS = [
+    "optimizer.lr",
+    "method.mu",
+    "method.lam",
+    "group.holdout",
+    "data.test_rate",
+    "data.selection",
+    "weight_averaging",
+    "network.dropout",
+]
 FLAGS = ["method.normalize", "method.per_layer", "shared_dropout", "group.matched"]
 TEXTS = ["data.name", "data.recipe", "data.path", "data.labels", "data.split", "network.name", "network.weights"]
 TEXTS += ["optimizer.name"]

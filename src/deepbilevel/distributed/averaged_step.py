@@ -33,7 +33,7 @@ class AveragedStep(SameModelStep[ReportT]):
             results.append((outcome.factors, outcome.blank_factor))
         for each, _ in results:
             each.update(widen_gradients(each))  # one dtype, whoever has no gradient of a parameter
-        extras = [self._rule.without_trace(outcome.report.finite).all().reshape(1).to(torch.float32)]
+        extras = [self._rule.silently_left_out(outcome.report.finite).all().reshape(1).to(torch.float32)]
         if self._statistics.num_layers:
             extras.append(self._statistics.own_result())
         dtype = next(iter(outcome.gradients.values())).dtype

@@ -47,7 +47,7 @@ class Uniform(Rule[Report]):
     def __post_init__(self) -> None:
         check_flag("use_validation", self.use_validation)
 
-    def without_trace(self, finite: Tensor) -> Tensor:
+    def silently_left_out(self, finite: Tensor) -> Tensor:
         """Return the flag of the first mini-batch, if it is left out."""
         return finite[: self._num_left_out]
 

@@ -68,9 +68,9 @@ class BilevelAccumulator(Accumulator[BilevelReport]):
         sq_norms, (dots,) = self._blocks.measure(gradients, [self._validation])
         # One bad layer discards the mini-batch as a whole: its other layers came from the same pass.
         finite = torch.isfinite(sq_norms).all() & self._validation_is_finite
-        dots = torch.where(finite, dots, torch.nan)
+        dots = torch.where(finite, dots, torch.nan)  # which becomes weight zero, and cosine zero in the report
         weights = bilevel_weights(dots, sq_norms, lam=self._rule.lam, mu=self._rule.mu)
-        if self._control is not None:  # an experiment asks for other weights, to compare the rule with
+        if self._control is not None:  # an experiment asks for other weights; NaN is weight zero there, too
             weights = self._control(weights, dots, sq_norms, self._validation_norms, place)
         self._sum.add(weights, gradients)  # a gradient of weight zero is left out, NaN and all
         self.rows[place] = sq_norms, dots, weights
@@ -103,6 +103,9 @@ class Bilevel(GroupStep[BilevelReport]):
     ``.grad = sum_i (w_i / W) g_i`` with ``w_i = <g_v, g_i> / (|g_i|^2 / lam + mu)`` and ``W = sum_i |w_i|``, where
     g_v is the gradient of the group's first mini-batch. Only g_v, one g_i and the sum are held, whatever k is.
 
+    A training mini-batch whose gradient is not finite is left out. If that happens to validation, or if all weights
+    are zero, ``.grad`` is zero, and the optimizer's step is momentum and weight decay alone.
+
     >>> from deepbilevel import Bilevel
     >>> model = torch.nn.Linear(2, 1, bias=False)
     >>> bilevel = Bilevel(model, num_batches=3)
@@ -115,11 +118,13 @@ class Bilevel(GroupStep[BilevelReport]):
 
     Args:
         model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``.
-        num_batches: k, the number of mini-batches in a group.
+        num_batches: k, the number of mini-batches in a group; one validates, k - 1 are trained on.
         mu: keeps small gradients from getting large weights (the paper's mu-hat).
-        lam: how far the linear approximation of the validation loss is trusted (lambda-hat).
+        lam: how far the linear approximation of the validation loss is trusted (lambda-hat). Normalised weights depend
+            on ``lam * mu`` alone: tune ``mu``.
         normalize: divide the weights by their L1 norm, so that the usual learning rate stays right.
-        per_layer: weight and normalise the gradients of each layer, a module with parameters of its own, separately.
+        per_layer: weight and normalise the gradients of each layer, a module with parameters of its own, separately; a
+            mini-batch that is not finite in one layer is still left out of all.
         weighting: ``"agreement"`` is the rule; the others are controls to compare it with (``rules/controls.py``).
         scaler: the ``torch.amp.GradScaler`` of a float16 loop; weights are those of unscaled gradients.
     """

@@ -101,9 +101,9 @@ class CrossValidatedRule(Rule[ElementwiseReport]):
         """Return the accumulator of a new group."""
         return (_Fine if self.block in ("parameter", "filter") else _Coarse)(self, layout, memory)
 
-    def factor(self, signal: Tensor, power: Tensor) -> Tensor:
-        """Return ``a`` from the signal P and the power T, or the same multiple of both; 0 where there is neither."""
-        agreement = (signal / power).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).clamp_(0, 1)
+    def factor(self, agreement: Tensor) -> Tensor:
+        """Return ``a`` from ``P / T``, which is overwritten; 0 where there is neither signal nor noise."""
+        agreement.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).clamp_(0, 1)
         return agreement if self.strength == 1 else agreement.div_(agreement + self.strength * (1 - agreement))
 
     def check_memory(self, memory: Memory, layout: Layout) -> Memory:
@@ -179,9 +179,9 @@ class _Powers(Accumulator[ElementwiseReport]):
         signal, power = joint.sub_(squares), squares.mul_(count - 1)  # k (k - 1) times P and T
         if self._rule.momentum:
             pairs = (count * (count - 1)).clamp(min=1)
-            signal = self._average("signal", place, signal.div_(pairs), count)
+            signal = self._average("signal", place, signal.div_(pairs), count).clone()  # the average itself stays
             power = self._average("power", place, power.div_(pairs), count)
-        return self._rule.factor(signal, power).mul_(count > 1)
+        return self._rule.factor(signal.div_(power)).mul_(count > 1)
 
     def _average(self, name: str, place: int, now: Tensor, count: Tensor) -> Tensor:
         """Return the average over groups with this one in it, which is overwritten, and note it."""
