@@ -86,7 +86,7 @@ print(*(name for name in set(sys.modules) - before))
 """
     loaded = run(code).stdout.split()
     assert "deepbilevel.step" in loaded
-    assert {name.split(".")[0] for name in loaded} - sys.stdlib_module_names == {"deepbilevel", "numpy"}
+    assert {name.split(".")[0] for name in loaded} - sys.stdlib_module_names == {"deepbilevel"}
     assert not [name for name in loaded if name.startswith(("deepbilevel.distributed", "deepbilevel.one_pass"))]
 
 
@@ -95,3 +95,24 @@ def test_the_command_says_what_to_install_when_its_extra_is_missing(missing):
     result = run(f"import sys; sys.modules[{missing!r}] = None; from deepbilevel_lab.cli import main; main()")
     assert result.returncode == 1
     assert "pip install 'deepbilevel[cli]'" in result.stderr
+
+
+def test_the_papers_rule_is_about_ten_modules():
+    code = (
+        "import sys; from deepbilevel import Bilevel; print(sum(n.split('.')[0] == 'deepbilevel' for n in sys.modules))"
+    )
+    assert int(run(code).stdout) <= 12
+
+
+def test_what_is_loaded_on_demand_is_there_like_everything_else():
+    code = """
+import deepbilevel
+from deepbilevel import *
+assert MatchedGroups is deepbilevel.MatchedGroups and CrossValidated is deepbilevel.CrossValidated
+assert {"MatchedGroups", "CrossValidated", "Bilevel"} <= set(dir(deepbilevel))
+try:
+    deepbilevel.Bilvel
+except AttributeError as error:
+    print(error)
+"""
+    assert "no attribute 'Bilvel'; there are: Bilevel, " in run(code).stdout
