@@ -16,6 +16,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from deepbilevel_lab.drawing.figures import Dot, Figure, Panel, linear
+from deepbilevel_lab.drawing.pictures import write_drawing
+from deepbilevel_lab.drawing.svg import draw_figure
 from deepbilevel_lab.records import SweepRecord, read_file
 from deepbilevel_lab.sweeps.tuning import Tuned, tuned_methods
 
@@ -54,6 +57,7 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     if data != "digits" or noise not in _REAL_NOISE
 }
 RESULTS = Path(__file__).parents[1] / "results" / "noisy-labels"
+PICTURES = Path(__file__).parents[1] / "docs" / "images"
 
 
 def command(setting: str, out: Path, jobs: int, seeds: str) -> list[str]:
@@ -63,26 +67,68 @@ def command(setting: str, out: Path, jobs: int, seeds: str) -> list[str]:
     return [sys.executable, "-m", "deepbilevel", "compare", *SETTINGS[setting], *common, *place]
 
 
+Methods = Mapping[str, Mapping[str, Tuned]]
+"""How every method stands, by noise and name."""
+
+
+def committed() -> dict[str, Methods]:
+    """Return what the committed records say, by data set and network."""
+    found: dict[str, Methods] = {}
+    for data in _DATA:
+        paths = {noise: RESULTS / f"{data}-{noise}.json" for noise in _NOISE}
+        records = {noise: read_file(SweepRecord, path) for noise, path in paths.items() if path.is_file()}
+        if records:
+            found[data] = {
+                noise: {each.row: each for each in tuned_methods(record)} for noise, record in records.items()
+            }
+    return found
+
+
 def tables() -> str:
     """Return the committed records as Markdown, a table per data set and network."""
-    parts: list[str] = []
-    for data in _DATA:
-        records = {
-            noise: read_file(SweepRecord, path)
-            for noise in _NOISE
-            if (path := RESULTS / f"{data}-{noise}.json").is_file()
-        }
-        if records:
-            parts.append(f"**{data}**\n\n{_table(records)}")
-    return "\n\n".join(parts)
+    return "\n\n".join(f"**{data}**\n\n{_table(methods)}" for data, methods in committed().items())
 
 
-def _table(records: Mapping[str, SweepRecord]) -> str:
-    methods = {noise: {each.row: each for each in tuned_methods(record)} for noise, record in records.items()}
-    lines = [f"| method | {' | '.join(records)} |", "|---" * (len(records) + 1) + "|"]
+def _table(methods: Methods) -> str:
+    lines = [f"| method | {' | '.join(methods)} |", "|---" * (len(methods) + 1) + "|"]
     for name in METHODS:
-        lines.append(f"| {name} | {' | '.join(_entry(methods[noise][name]) for noise in records)} |")
+        lines.append(f"| {name} | {' | '.join(_entry(each[name]) for each in methods.values())} |")
     return "\n".join(lines)
+
+
+def draw() -> list[Path]:
+    """Draw the committed records, a picture per data set and network, and return the files."""
+    files: list[Path] = []
+    for data, methods in committed().items():
+        figure = Figure(
+            f"noisy-labels-{data}",
+            f"{data}: every method with its own learning rate",
+            "",
+            METHODS,
+            tuple(_panel(noise, each) for noise, each in methods.items()),
+            keys=(("full", "last epoch"), ("hollow", "epoch picked by noisy labels")),
+            shown=frozenset(range(len(METHODS))),
+            lined=False,
+        )
+        files.append(PICTURES / f"noisy-labels-{data}.png")
+        write_drawing(draw_figure(figure), files[-1])
+    return files
+
+
+def _panel(noise: str, methods: Mapping[str, Tuned]) -> Panel:
+    """Return a dot plot with a line per method."""
+    dots: list[Dot] = []
+    for number, name in enumerate(METHODS):
+        chosen = methods[name].chosen
+        for metric, look in (("picked", "hollow"), ("test", "full")) if chosen is not None else ():
+            figure = chosen.summary.get(metric) if chosen is not None else None
+            if figure is not None and figure.mean is not None:
+                deviation = figure.spread if metric == "test" else None
+                dots.append(Dot(number, figure.mean, float(number), look, name, x_deviation=deviation))
+    values = [dot.x + sign * (dot.x_deviation or 0.0) for dot in dots for sign in (-1, 1)]
+    rows = tuple(range(len(METHODS)))
+    scale = linear(values or [0.0, 100.0], within=(0.0, 100.0))
+    return Panel(noise, f"{noise}: test accuracy (%)", "", scale, None, dots=tuple(dots), rows=rows, row_labels=METHODS)
 
 
 def _entry(tuned: Tuned) -> str:
@@ -107,10 +153,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="how many runs side by side")
     parser.add_argument("--seeds", default="0-2", help="the first one chooses the learning rate")
     parser.add_argument("--list", action="store_true", help="show the commands and stop")
-    parser.add_argument("--table", action="store_true", help="print what has been committed, as Markdown, and stop")
+    parser.add_argument("--table", action="store_true", help="print what is committed, draw its pictures, and stop")
     given = parser.parse_args()
     if given.table:
         print(tables())
+        draw()
         return
     for setting in fnmatch.filter(SETTINGS, given.only):
         words = command(setting, given.out, given.jobs, given.seeds)
