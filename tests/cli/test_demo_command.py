@@ -32,7 +32,7 @@ def ran(tmp_path_factory):
 
 def test_the_command_trains_prints_a_table_and_writes_picture_and_record(ran):
     out, printed = ran
-    for words in ("sgd", "uniform", "bilevel", "test,", "last", "best", "points", "sweep-demo.png", "6 of 6 runs"):
+    for words in ("sgd", "uniform", "bilevel", "last", "best", "points", "sweep-demo.png", "6 of 6 runs"):
         assert words in printed
     assert (out / "sweep-demo.png").read_bytes().startswith(b"\x89PNG")
     record = json.loads((out / "sweep-demo.json").read_text())

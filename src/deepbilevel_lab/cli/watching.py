@@ -21,7 +21,9 @@ _LINE_SECONDS = 60.0
 def describe_row(row: Row) -> str:
     """Return an epoch in one line."""
     loss = "-" if row.loss is None else f"{row.loss:.3f}"
-    parts = [f"loss {loss}", f"negative weights {100 * (row.negative_share or 0.0):.1f} %"]
+    parts = [f"loss {loss}"]
+    if row.weight_p50 is not None:  # of methods that weigh by agreement
+        parts.append(f"negative weights {100 * (row.negative_share or 0.0):.1f} %")
     measured = {"train": row.train, "clean": row.train_clean, "selection": row.selection, "test": row.test}
     parts += [f"{label} {value:.2f}" for label, value in measured.items() if value is not None]
     if row.skipped_batches:
@@ -32,10 +34,10 @@ def describe_row(row: Row) -> str:
 def describe_now(loop: "TrainingLoop") -> str:
     """Return what the last step said, and the last accuracy."""
     report = loop.report
-    parts = [
-        f"loss {report.losses.mean().item():.3f}",
-        f"negative {100 * (report.weights < 0).float().mean().item():.0f} %",
-    ]
+    parts = [f"loss {report.losses.mean().item():.3f}"]
+    negative = 100 * (report.weights < 0).float().mean().item()
+    if negative:
+        parts.append(f"negative {negative:.0f} %")
     tested = [row.test for row in loop.history if row.test is not None]
     if tested:
         parts.append(f"test {tested[-1]:.2f} (best {max(tested):.2f})")

@@ -2,47 +2,51 @@
 
 from collections.abc import Sequence
 
-from deepbilevel_lab.records import FIGURES, Cell, CellRun, MeanFigure, SweepRecord
+from deepbilevel_lab.records import Cell, CellRun, MeanFigure, SweepRecord
 from deepbilevel_lab.sweeps.tuning import tuned_methods
 
-_TITLES = {
-    "test": "test, last",
-    "best": "test, best",
-    "picked": "test, picked",
-    "selection": "selection",
-    "train": "train, noisy labels",
-    "train_clean": "train, clean",
-}
+_TITLES = {"test": "last", "train_clean": "clean", "optimizer.lr": "lr"}
+# The gap says something where all labels are right. `selection` chooses settings and epochs, and is in the record.
+_WITH_NOISE = ("test", "picked", "best", "train", "train_clean", "seconds")
+_WITHOUT = ("test", "picked", "best", "train", "gap", "seconds")
 
 
 def make_table(record: SweepRecord) -> tuple[list[str], list[list[str]]]:
     """Return the titles of the columns and the rows, a row per method."""
     tuned = None if record.axis is None else {each.row: each for each in tuned_methods(record)}
-    # Where labels are as they were found, there are no clean ones beside them; few runs set images aside.
-    optional = {"train_clean", "picked", "selection"}
     measured = {name for each in record.cells for name, figure in each.summary.items() if figure is not None}
-    shown = [name for name in FIGURES if name not in optional or name in measured]
-    titles = {**_TITLES, "train": "train"} if "train_clean" not in shown else _TITLES
+    shown = [
+        name
+        for name in (_WITH_NOISE if "train_clean" in measured else _WITHOUT)
+        if name != "picked" or name in measured  # few runs set images aside
+    ]
+    titles = [_TITLES.get(name, name) for name in shown]
     if tuned is None:
-        rows = [[each.row, *_results(each, shown)] for each in record.cells]
-        return ["method", "seeds", *(titles.get(name, name) for name in shown)], rows
+        return ["method", "seeds", *titles], [[each.row, *_results(each, shown)] for each in record.cells]
     rows = [
         [row, _number(each.chosen and each.chosen.x), *_results(each.chosen, shown), _range(each.range)]
         for row, each in tuned.items()
     ]
-    key = "" if record.axis is None else record.axis.name
-    return ["method", key, "seeds", *(titles.get(name, name) for name in shown), "test, over the grid"], rows
+    key = "" if record.axis is None else _TITLES.get(record.axis.name, record.axis.name)
+    return ["method", key, "seeds", *titles, "grid"], rows
 
 
 def _results(cell: Cell | None, shown: Sequence[str]) -> list[str]:
     """Return seeds and figures of a row."""
     if cell is None:
         return ["not all values tried", *("-" for _ in shown)]
-    return [_seeds(cell.runs), *(_cell(cell.summary.get(name)) for name in shown)]
+    return [_seeds(cell.runs), *(_short(cell.summary.get(name)) for name in shown)]
+
+
+def _short(figure: MeanFigure | None) -> str:
+    """Return a figure with one digit: the error of a test set is larger."""
+    if figure is None or figure.mean is None:
+        return "-"
+    return f"{figure.mean:.1f}" + ("" if figure.spread is None else f" ± {figure.spread:.1f}")
 
 
 def _range(values: tuple[float, float] | None) -> str:
-    return "-" if values is None else f"{values[0]:.2f} to {values[1]:.2f}"
+    return "-" if values is None else f"{values[0]:.1f} to {values[1]:.1f}"
 
 
 def make_table_beside(record: SweepRecord) -> tuple[list[str], list[list[str]]]:
@@ -69,17 +73,21 @@ def _number(value: float | None) -> str:
 def describe(record: SweepRecord) -> str:
     """Return what the figures are."""
     what = record.metric or "accuracy"
+    titles = make_table(record)[0]
     parts = [
         f"{what} in percent, mean ± standard deviation over the seeds that are done",
-        "last and train: after the last epoch",
-        "best: the best epoch, chosen by looking at the test images",
+        "last: test after the last epoch",
+        *(
+            ["picked: test at the epoch with the best result on images set aside, labels as noisy"]
+            * ("picked" in titles)
+        ),
+        "best: test at the best epoch, chosen by looking at the test images",
+        "train: after the last epoch, on labels as given" + (" and on clean ones" if "clean" in titles else ""),
     ]
-    if any(run.figure("picked") is not None for each in record.cells for run in each.runs):
-        parts.append("picked: the epoch with the best result on images set aside with labels as noisy (selection)")
     if record.axis is not None:
-        parts.append(f"{record.axis.name} of each method was chosen by selection, with seed {record.seeds[0]}")
-        parts.append("over the grid: the worst and the best of these runs")
-    return "; ".join([*parts, "gap: train less test", "seconds: of a run"])
+        parts.append(f"{record.axis.name} was chosen by the images set aside, with seed {record.seeds[0]}")
+        parts.append("grid: last over all its values, worst to best")
+    return "; ".join([*parts, *(["gap: train less test"] if "gap" in titles else []), "seconds: of a run"])
 
 
 def list_doubts(record: SweepRecord) -> list[str]:
