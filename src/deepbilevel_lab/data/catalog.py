@@ -7,6 +7,7 @@ from pathlib import Path
 
 from deepbilevel.checks import choose
 from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, CifarRelease, label_sets, load_cifar, load_human_labels
+from deepbilevel_lab.data.decisions import apply_decisions, are_decisions
 from deepbilevel_lab.data.digits import load_digits_split
 from deepbilevel_lab.data.image_files import (
     CLOTHING_SPLITS,
@@ -149,12 +150,14 @@ def load_data(
         directory: where the data set was unpacked; the folder or the table itself for images of one's own.
         split: a part of the data set.
         labels: a named label set instead of the published one, ``"worst"`` of CIFAR-10N for instance; the published
-            labels are then the ``clean_labels``.
+            labels are then the ``clean_labels``. Or a ``.csv`` table of what a person decided in an audit.
     """
     entry = find_entry(name)
     split = entry.splits[0] if split is None else choose(f"split of {name}", split, entry.splits)
     data = entry.load(Path(directory), split)
-    if labels is not None:
+    if labels is not None and are_decisions(labels):
+        data = apply_decisions(data, Path(labels), Path(directory))
+    elif labels is not None:
         choose(f"label set of {name}", labels, label_sets(name))
         if split != "train":
             raise ValueError(f"the label set {labels!r} is of the training images, not of split {split!r}")

@@ -25,12 +25,14 @@ class ImageSet(Dataset[tuple[Tensor, Tensor]], ABC):
         class_names: the name of each class, in the order of their numbers.
         clean_labels: the true labels, where they are known and differ from ``labels``.
         difficult: multi-label only: a mask of labels that count neither as present nor as absent.
+        numbers: where these are part of a data set, the number of each image in the whole.
     """
 
     labels: Tensor
     class_names: tuple[str, ...]
     clean_labels: Tensor | None = None
     difficult: Tensor | None = None
+    numbers: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -7,6 +7,7 @@ from deepbilevel.checks import choose
 from deepbilevel.contract import ADDED_LATER
 from deepbilevel_lab.data.catalog import DataEntry, find_entry
 from deepbilevel_lab.data.cifar import label_sets
+from deepbilevel_lab.data.decisions import are_decisions
 from deepbilevel_lab.data.recipes import RECIPES
 from deepbilevel_lab.data.views import VIEWS
 from deepbilevel_lab.run_references import referred_run
@@ -25,7 +26,8 @@ class DataSpec:
         view: what is cut out of image files, a name of ``VIEWS``; for data sets of files only.
         path: the folder or table of your own images; for ``folder`` and ``csv`` only.
         labels: a named label set instead of the published labels, ``worst`` of CIFAR-10N for instance; or
-            ``run:<id>``: what the network of that run predicts for the images it was trained on, dropout left on.
+            ``run:<id>``: what the network of that run predicts for the images it was trained on, dropout left on; or
+            the ``corrected.csv`` of an audit: what a person decided about labels of these images.
         split: the part to train on, if not the usual one.
         limit: train on that many images, of every class in proportion.
         test_limit: test on that many.
@@ -54,7 +56,7 @@ class DataSpec:
         validate(self)
         entry = self.entry
         choose("recipe", self.recipe, RECIPES)
-        if referred_run(self.labels, key="labels") is not None:
+        if referred_run(self.labels, key="labels") is not None or are_decisions(self.labels):
             if entry.multi_label:
                 raise SpecError(f"labels {self.labels!r} are one class per image; {self.name} has several")
         elif self.labels is not None:

@@ -13,14 +13,15 @@ _SEED = 0  # not a run's seed: runs that are compared must not differ in their i
 
 def take(data: ImageSet, indices: Tensor) -> ImageSet:
     """Return the images at these positions, in this order."""
-    labels = {
+    of_images = {
         name: None if (value := getattr(data, name)) is None else value[indices]
         for name in ("labels", "clean_labels", "difficult")
     }
+    of_images["numbers"] = indices if data.numbers is None else data.numbers[indices]
     if isinstance(data, ImagesInMemory):
-        return replace(data, images=data.images[indices], **labels)
+        return replace(data, images=data.images[indices], **of_images)
     if isinstance(data, ImagesOnDisk):
-        return replace(data, paths=[data.paths[index] for index in indices.tolist()], **labels)
+        return replace(data, paths=[data.paths[index] for index in indices.tolist()], **of_images)
     raise TypeError(f"data must be images in memory or on disk, got {type(data).__name__}")
 
 

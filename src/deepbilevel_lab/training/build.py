@@ -27,6 +27,7 @@ from deepbilevel_lab.noise import NoiseSpec, NoisyLabels
 from deepbilevel_lab.processes import find_processes
 from deepbilevel_lab.processes.one_process import OneProcess
 from deepbilevel_lab.run_references import referred_run
+from deepbilevel_lab.training.auditing import RunAudit
 from deepbilevel_lab.training.feeding import Batch, Feed
 from deepbilevel_lab.training.group_passes import make_step
 from deepbilevel_lab.training.spec import RunSpec
@@ -47,6 +48,7 @@ class Parts:
         step: all passes of a group, and what the method makes of them.
         num_parts: into how many mini-batches a group is cut: k, or 1 where the group is one batch.
         processes: those that share the run.
+        audit: what the run sees of every label, if the spec wants it kept.
     """
 
     spec: RunSpec
@@ -65,6 +67,7 @@ class Parts:
     autocast: torch.autocast | None
     num_parts: int
     processes: OneProcess
+    audit: RunAudit | None
 
     @property
     def result(self) -> nn.Module:
@@ -114,6 +117,7 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
     method, num_parts = _make_method(spec, trained, scaler, optimizer)
     _warn_of_single_images(model, spec.group.size // num_parts)
     train = make_feed(spec, train_set, device, split="train", workers=workers)
+    audit = RunAudit(train_set, sets.test if spec.data.entry.own else None, device) if spec.audit else None
     return Parts(
         spec=spec,
         model=model,
@@ -127,10 +131,11 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
         rated=_make_rated_feed(spec, data_dir, device, workers) or train,
         selection=None if sets.selection is None else make_feed(spec, sets.selection, device, split="test"),
         test=make_feed(spec, sets.test, device, split="test", workers=workers),
-        step=make_step(spec, model, objective, method, autocast),
+        step=make_step(spec, model, objective, method, autocast, audit),
         autocast=autocast,
         num_parts=num_parts,
         processes=processes,
+        audit=audit,
     )
 
 

@@ -63,6 +63,11 @@ class RunFolder:
         return self.path / "model.safetensors"
 
     @property
+    def audit_file(self) -> Path:
+        """What the run has seen of every label, if it was asked to keep it."""
+        return self.path / "audit.safetensors"
+
+    @property
     def labels_file(self) -> Path:
         """What the trained network predicts for its training images, once another run has asked for it."""
         return self.path / "labels.npz"

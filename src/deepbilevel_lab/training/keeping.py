@@ -116,6 +116,8 @@ class Keeper(NoKeeper):
         """Write the record last: it says that all is there."""
         parts = loop.parts
         save_model(self._folder.model_file, parts.result, parts.train.data.class_names, parts.spec)
+        if parts.audit is not None:
+            parts.audit.save(self._folder.audit_file, parts.train.data.class_names, parts.spec)
         record = make_record(loop, "done", self._data_dir)
         write_text(self._folder.card_file, write_card(parts, record))
         self._folder.write_record(record)

@@ -188,13 +188,18 @@ class TrainingLoop:
 
     def _evaluate(self, name: str, feed: Feed, crops: int, scores: dict[str, float]) -> Iterator[Progress]:
         parts, metric = self.parts, make_metric(feed)
-        done = 0
+        done, kept = 0, list[Tensor]()
+        is_audited = name == "test" and parts.audit is not None and parts.audit.observes_tests
         for indices, probabilities in predict(
             parts.result, feed, crops=crops, autocast=parts.autocast, processes=parts.processes
         ):
             metric.add(indices, probabilities)
             done += len(indices)
+            if is_audited:
+                kept.append(probabilities)
             yield self._progress("evaluate", done, len(feed.data))
+        if is_audited and parts.audit is not None:  # not before: a run that is stopped above evaluates all again
+            parts.audit.observe_tests(torch.cat(kept))
         for labels, score in metric.result().items():
             scores[name if labels == "labels" else f"{name}_clean"] = score
 
@@ -228,6 +233,7 @@ class TrainingLoop:
             "steps": self.steps.state_dict(),
             "zeroed_in_a_row": self._zeroed_in_a_row,
             "clock": self.clock.totals(),
+            **({} if parts.audit is None else {"audit": parts.audit.state_dict()}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -261,4 +267,6 @@ class TrainingLoop:
         self.steps.load_state_dict(state["steps"])
         self._zeroed_in_a_row = state["zeroed_in_a_row"]
         self.clock = Clock(**state["clock"])
+        if parts.audit is not None:
+            parts.audit.load_state_dict(state["audit"])
         restore_streams(state["random"])

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
@@ -93,6 +94,7 @@ class RunSpec:
         shared_dropout: draw the same dropout masks for all mini-batches of a group.
         weight_averaging: evaluate and keep an exponential average of the weights over steps, BatchNorm's statistics
             included; the decay per step, 0.99 for instance, or ``None`` for the weights of the last step.
+        audit: keep what the network says of every label during training, for ``deepbilevel audit``.
     """
 
     data: DataSpec
@@ -114,6 +116,7 @@ class RunSpec:
     zeroed_steps: int = 100
     shared_dropout: bool = field(default=False, metadata=ADDED_LATER)
     weight_averaging: float | None = field(default=None, metadata=ADDED_LATER)
+    audit: bool = field(default=False, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         validate(self)
@@ -150,6 +153,10 @@ class RunSpec:
             raise SpecError(
                 f"mixing {self.mixing.kind} blends images within a mini-batch, and group.batch_size 1 leaves an image "
                 "alone with itself; take at least 2"
+            )
+        if self.audit and self.mixing is not None:
+            raise SpecError(
+                f"audit needs to see each image by itself, and mixing {self.mixing.kind} blends them; drop one"
             )
         if self.passes == "joined":
             self._check_joined_passes()
@@ -251,7 +258,8 @@ class RunSpec:
         mixing = self.mixing and self.mixing.kind
         averaging = None if self.weight_averaging is None else "averaged"
         noise = self.noise and str(self.noise)
-        parts = [self.data.name, self.data.labels, self.network.name, self.method.kind, loss, mixing, averaging, noise]
+        labels = self.data.labels and Path(self.data.labels).stem  # of a table, its name
+        parts = [self.data.name, labels, self.network.name, self.method.kind, loss, mixing, averaging, noise]
         return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(part for part in parts if part))
 
     @property

@@ -1,0 +1,123 @@
+"""What a run sees of every label: collected from passes it makes anyway, kept with its checkpoints and in its folder.
+
+Images are counted as in their data set, whatever part of it is trained on. What follows from the observations is for
+others to say.
+"""
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from deepbilevel.audit import LabelAudit
+from deepbilevel_lab.data import ImageSet
+from deepbilevel_lab.replacement import replacing
+from deepbilevel_lab.specs import canonical_json, from_plain
+from deepbilevel_lab.training.packing import ENTRY, from_bytes, to_bytes
+from deepbilevel_lab.training.spec import RunSpec
+
+
+class RunAudit:
+    """Observes the labels of a run.
+
+    Args:
+        train: the images trained on, observed at every training pass.
+        tested: images of the same data set that are set aside for testing, observed whenever they are tested: their
+            labels are as doubtful as the others.
+        device: where the observations are kept.
+
+    Attributes:
+        numbers: which image of the data set each observed one is; in ascending order.
+    """
+
+    def __init__(self, train: ImageSet, tested: ImageSet | None, device: torch.device) -> None:
+        sets = [train] if tested is None else [train, tested]
+        self.numbers, order = torch.cat([_numbers(each) for each in sets]).sort()
+        self._places = torch.empty_like(order)
+        self._places[order] = torch.arange(len(order))
+        self._num_trained = len(train)
+        self._labels = torch.cat([each.labels for each in sets])[order]
+        self._audit = LabelAudit(
+            self._labels, num_classes=train.num_classes, device="cpu" if device.type == "mps" else device
+        )
+        self.observes_tests = tested is not None
+
+    def observe(self, indices: Tensor, scores: Tensor) -> None:
+        """Add a visit of training images."""
+        self._audit.observe(self._places[indices], scores)
+
+    def observe_tests(self, probabilities: Tensor) -> None:
+        """Add a visit of all images set aside for testing."""
+        indices = torch.arange(self._num_trained, self._num_trained + len(probabilities))
+        self._audit.observe(self._places[indices], probabilities.clamp(min=1e-30).log())
+
+    @contextmanager
+    def watching(self, model: nn.Module, indices: Tensor, images: Tensor) -> Generator[None]:
+        """Observe the first pass of these very images, whoever makes it."""
+        waits = True
+
+        def catch(_: nn.Module, inputs: tuple[Any, ...], scores: Tensor) -> None:
+            nonlocal waits
+            if waits and inputs[0] is images:
+                waits = False
+                self.observe(indices, scores)
+
+        hook = model.register_forward_hook(catch)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was observed so far."""
+        return self._audit.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._audit.load_state_dict(state)
+
+    def save(self, path: Path, class_names: tuple[str, ...], spec: RunSpec) -> None:
+        """Write the observations, whole or not at all."""
+        state = self.state_dict()
+        about = {
+            "spec": json.loads(canonical_json(spec)),
+            "class_names": class_names,
+            "labels_checksum": state.pop("labels_checksum"),
+        }
+        tensors = {"labels": self._labels, "numbers": self.numbers, **state}
+        content = to_bytes({name: each.cpu().contiguous() for name, each in tensors.items()}, json.dumps(about))
+        with replacing(path) as stream:
+            stream.write(content)
+
+
+def _numbers(data: ImageSet) -> Tensor:
+    return torch.arange(len(data)) if data.numbers is None else data.numbers
+
+
+@dataclass(frozen=True, eq=False)
+class KeptAudit:
+    """The observations of a finished run; ``numbers`` says which image of its data set each observed one is."""
+
+    audit: LabelAudit
+    numbers: Tensor
+    class_names: tuple[str, ...]
+    spec: RunSpec
+
+
+def load_audit(path: Path) -> KeptAudit:
+    """Read what :meth:`RunAudit.save` wrote."""
+    try:
+        entries, tensors = from_bytes(path.read_bytes())
+        about = json.loads(entries[ENTRY])
+        class_names = tuple(about["class_names"])
+        labels, numbers = tensors.pop("labels"), tensors.pop("numbers")
+        audit = LabelAudit(labels, num_classes=len(class_names))
+        audit.load_state_dict({**tensors, "labels_checksum": about["labels_checksum"]})
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{path} is damaged: {error}; put back a copy of it, or train the run again") from error
+    return KeptAudit(audit, numbers, class_names, from_plain(RunSpec, about["spec"]))
