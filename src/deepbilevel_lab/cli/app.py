@@ -15,6 +15,7 @@ _SUMMARIES = {
     "train": "Train a network; the same command goes on where it was stopped or killed.",
     "compare": "Train several methods with the same images, visits and initial weights; the same command goes on.",
     "recommend": "Find out what to train with: short trials, judged on noisy labels that are set aside.",
+    "audit": "Find wrong labels: train, rank labels by how much the network disagrees, and make a page to decide on.",
     "evaluate": "Measure a trained network: top-1 accuracy, or mean average precision where images have several "
     "labels.",
     "predict": "Say which class images belong to, as CSV: path, label, probability, and the probability of each class.",

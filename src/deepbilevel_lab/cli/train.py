@@ -44,6 +44,10 @@ def train(
         ),
     ] = None,
     mixing: Annotated[str | None, typer.Option(help="mixup: blend images and labels in pairs.")] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="Other labels: a named set (worst of CIFAR-10N), or the corrected.csv of an audit."),
+    ] = None,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
@@ -90,7 +94,11 @@ def train(
     with errors_as_messages(WRONG_USAGE, silent=not launch.is_first):
         spec = resolve_spec(data, data_dir, network, spec_file, text=sent)
         given = {"method": method, "loss": loss, "mixing": mixing, "noise": noise, "epochs": epochs}
-        spec = change_spec(spec, {**given, "data.limit": limit, "threads": threads, "seed": seed}, settings or [])
+        spec = change_spec(
+            spec,
+            {**given, "data.labels": labels, "data.limit": limit, "threads": threads, "seed": seed},
+            settings or [],
+        )
         if seeds is not None and seed is not None:
             raise ValueError("--seed and --seeds cannot be given together; --seeds 0-4 runs five")
         if seeds is not None and launch.size > 1:
@@ -109,7 +117,7 @@ def train(
 
         place = LocalProcesses(out, data_dir, workers=workers, save_seconds=save_seconds, resume=resume)
         raise typer.Exit(run_seeds(specs, place, jobs, quiet=quiet, as_json=as_json))
-    _run(
+    record = run_and_watch(
         specs[0],
         launch,
         timeout=timeout,
@@ -122,21 +130,38 @@ def train(
         resume=resume or launch.restarts > 0,  # what torchrun starts again is to go on
         save_seconds=save_seconds,
     )
+    if not launch.is_first:
+        return
+    folder = _find_folder(specs[0], out)
+    if as_json:
+        from deepbilevel_lab.cli import watching
+
+        results = to_json(record)
+        watching.Json().say("done", folder=folder, final=results["final"], best=results["best"])
+    else:
+        typer.echo(summarize(record, folder))
 
 
-def _run(
+def _find_folder(spec: "RunSpec", out: Path) -> str:
+    from deepbilevel_lab.training.folder import RunFolder
+
+    return str(RunFolder.of(spec, out).path)
+
+
+def run_and_watch(
     spec: "RunSpec",
     launch: "Launch",
     *,
-    timeout: float,
     quiet: bool,
-    as_json: bool,
-    progress_seconds: float | None,
+    timeout: float = 600.0,
+    as_json: bool = False,
+    progress_seconds: float | None = None,
     **options: Any,
-) -> None:
+) -> RunRecord:
+    """Train in this process, show how it goes, and return the record; the command ends where training does."""
     from deepbilevel_lab.cli import watching
     from deepbilevel_lab.processes.one_process import FailedElsewhereError, LostProcessError
-    from deepbilevel_lab.training.folder import FolderInUseError, RunFolder
+    from deepbilevel_lab.training.folder import FolderInUseError
     from deepbilevel_lab.training.interruption import Interrupted
     from deepbilevel_lab.training.loop import DivergedError
     from deepbilevel_lab.training.memory import keep_freed_memory
@@ -160,21 +185,13 @@ def _run(
         try:
             mendable = (DivergedError, FolderInUseError, LostProcessError)
             with errors_as_messages(FAILED, *mendable), launch.joined(spec.device, timeout, (Interrupted,)):
-                record = train(spec, listener=listener, **options)
+                return train(spec, listener=listener, **options)
         except FailedElsewhereError:
             raise typer.Exit(FAILED) from None
         except (Interrupted, KeyboardInterrupt) as stop:
             if launch.is_first:
                 typer.echo(str(stop) or "stopped at once; the last checkpoint counts", err=True)
             raise typer.Exit(INTERRUPTED) from None
-    if not launch.is_first:
-        return
-    folder = str(RunFolder.of(spec, options["out"]).path)
-    if as_json:
-        results = to_json(record)
-        watching.Json().say("done", folder=folder, final=results["final"], best=results["best"])
-    else:
-        typer.echo(summarize(record, folder))
 
 
 def summarize(record: RunRecord, folder: str) -> str:

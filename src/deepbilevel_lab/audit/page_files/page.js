@@ -1,0 +1,361 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const by = (id) => document.getElementById(id);
+  const grid = by("grid");
+  const bar = by("bar");
+  const KEY = `deepbilevel-audit:${data.id}`;
+  const DONE = { accept: "accepted", keep: "kept", drop: "dropped", relabel: "changed" };
+  const MOST_IN_MATRIX = 20;
+  const MOST_PAIRS = 200;
+  const CAPTION = 48; // pixels below a picture
+  const AROUND = 2; // rows of pictures made ready above and below the window
+
+  // What was decided, in order: [row, decision, label]. Of one row the last counts; undoing takes the last away.
+  let log = [];
+  const decided = new Map();
+
+  function remember() {
+    try {
+      localStorage.setItem(KEY, JSON.stringify(log));
+    } catch {
+      complain("This browser keeps nothing: save corrected.csv before you leave the page.");
+    }
+  }
+
+  function recall() {
+    try {
+      log = JSON.parse(localStorage.getItem(KEY) || "[]").filter(
+        ([row, decision]) => row < data.index.length && decision in DONE,
+      );
+    } catch {
+      log = [];
+    }
+    for (const entry of log) decided.set(entry[0], entry);
+  }
+
+  function complain(text) {
+    by("problem").textContent = text;
+    by("problem").hidden = false;
+  }
+
+  const name = (label) => (label < 0 ? "unknown" : data.names[label]);
+  const isSuspicious = data.flagged
+    ? (row) => row < data.flagged
+    : (row) => data.predicted[row] >= 0 && data.predicted[row] !== data.given[row];
+
+  // What can be looked at.
+
+  const all = data.index.map((_, row) => row);
+  const suspicious = all.filter(isSuspicious);
+  const pairs = new Map();
+  for (const row of suspicious) {
+    const key = `${data.given[row]}>${data.predicted[row]}`;
+    if (!pairs.has(key)) pairs.set(key, []);
+    pairs.get(key).push(row);
+  }
+  const count = (number) => number.toLocaleString("en");
+  let view = suspicious;
+  let selected = 0;
+
+  function fillChoices() {
+    const select = by("view");
+    const add = (value, text) => select.add(new Option(text, value));
+    add("suspicious", `all suspicious labels (${count(suspicious.length)})`);
+    const largest = [...pairs].sort((one, other) => other[1].length - one[1].length).slice(0, MOST_PAIRS);
+    for (const [key, rows] of largest) {
+      const [given, predicted] = key.split(">").map(Number);
+      add(key, `${name(given)} → ${name(predicted)} (${count(rows.length)})`);
+    }
+    add("all", `all labels, worst first (${count(all.length)})`);
+    add("decided", "what you have decided");
+    select.addEventListener("change", () => choose(select.value));
+    if (data.total > all.length) by("more").textContent = `${count(data.total - all.length)} more are in issues.csv`;
+    const other = by("other");
+    other.add(new Option("Other label", ""));
+    data.names.forEach((each, label) => other.add(new Option(each, label)));
+    other.addEventListener("change", () => {
+      if (other.value !== "") decide("relabel", Number(other.value));
+      other.value = "";
+      grid.focus({ preventScroll: true });
+    });
+  }
+
+  function choose(value) {
+    if (value === "all") view = all;
+    else if (value === "decided") view = all.filter((row) => decided.has(row));
+    else view = pairs.get(value) || suspicious;
+    const select = by("view");
+    select.value = value;
+    if (select.value !== value) select.value = "suspicious"; // a rare pair, in the matrix only
+    for (const button of document.querySelectorAll("#matrix button"))
+      button.setAttribute("aria-pressed", button.dataset.pair === value);
+    selected = 0;
+    by("nothing").hidden = view.length > 0;
+    draw();
+    tell();
+  }
+
+  function drawMatrix() {
+    if (!data.matrix || data.names.length > MOST_IN_MATRIX || !suspicious.length) return;
+    by("matrix-part").hidden = false;
+    by("matrix-part").open = innerWidth >= 600; // on a phone, pictures first
+    const most = Math.max(...[...pairs.values()].map((rows) => rows.length));
+    const table = by("matrix");
+    const head = table.createTHead().insertRow();
+    const heading = (row, text, scope) => {
+      const cell = document.createElement("th");
+      cell.textContent = cell.title = text;
+      if (scope) cell.scope = scope;
+      row.append(cell);
+    };
+    heading(head, "", "");
+    for (const each of data.names) heading(head, each, "col");
+    const body = table.createTBody();
+    data.names.forEach((given, i) => {
+      const row = body.insertRow();
+      heading(row, given, "row");
+      data.names.forEach((suggested, j) => {
+        const cell = row.insertCell();
+        const rows = pairs.get(`${i}>${j}`);
+        if (!rows) {
+          cell.textContent = i === j ? "" : "·";
+          return;
+        }
+        const button = document.createElement("button");
+        button.type = "button";
+        button.textContent = count(rows.length);
+        button.dataset.pair = `${i}>${j}`;
+        button.setAttribute("aria-label", `${given} to ${suggested}: ${rows.length}`);
+        button.style.background = `color-mix(in srgb, var(--s1) ${Math.round(8 + (42 * rows.length) / most)}%, var(--paper))`;
+        button.addEventListener("click", () => {
+          choose(button.getAttribute("aria-pressed") === "true" ? "suspicious" : button.dataset.pair);
+          by("view").scrollIntoView({ block: "start" });
+          grid.focus({ preventScroll: true });
+        });
+        cell.append(button);
+      });
+    });
+  }
+
+  // The pictures in and around the window, and no others.
+
+  const tiles = new Map(); // by place in the view
+  let columns = 1;
+  let width = 1;
+  let height = 1;
+
+  function showPicture(element, row) {
+    const place = data.picture[row];
+    const perSheet = data.perRow * data.perRow;
+    const sheet = Math.floor(place / perSheet);
+    const [y, x] = [Math.floor((place % perSheet) / data.perRow), place % data.perRow];
+    const address = `${data.pictures}/${String(sheet).padStart(5, "0")}.jpg`;
+    const last = data.perRow - 1;
+    element.style.backgroundImage = `url("${address}")`;
+    element.style.backgroundSize = `${100 * data.perRow}%`;
+    element.style.backgroundPosition = `${(100 * x) / last}% ${(100 * y) / last}%`;
+    element.classList.toggle("small", data.small);
+    element.setAttribute("aria-label", data.path ? data.path[row] : `image ${data.index[row]}`);
+  }
+
+  const certainty = (row) =>
+    data.p[row] !== null
+      ? `${Math.min(99, Math.max(1, Math.round(100 * data.p[row])))} % wrong` // more would be more than is known
+      : data.score[row] === null
+        ? "never visited"
+        : `score ${data.score[row].toFixed(2)}`;
+
+  const change = (row) =>
+    data.given[row] === data.predicted[row] ? name(data.given[row]) : `${name(data.given[row])} → ${name(data.predicted[row])}`;
+
+  const part = (parent, kind, text) => {
+    const made = document.createElement("div");
+    made.className = kind;
+    if (text !== undefined) made.textContent = made.title = text;
+    parent.append(made);
+    return made;
+  };
+
+  function makeTile(place) {
+    const row = view[place];
+    const tile = document.createElement("div");
+    tile.id = `tile-${place}`;
+    tile.setAttribute("role", "option");
+    tile.addEventListener("click", () => {
+      select(place);
+      grid.focus({ preventScroll: true });
+    });
+    const card = part(tile, "card");
+    const picture = part(card, "picture");
+    picture.setAttribute("role", "img");
+    showPicture(picture, row);
+    part(tile, "badge");
+    const words = part(card, "words");
+    part(words, "", change(row));
+    part(words, "soft", certainty(row));
+    grid.append(tile);
+    tiles.set(place, tile);
+    return tile;
+  }
+
+  function mark(place) {
+    const tile = tiles.get(place);
+    if (!tile) return;
+    const [, decision, label] = decided.get(view[place]) || [];
+    tile.className = `tile ${decision || ""} ${place === selected ? "selected" : ""}`;
+    tile.setAttribute("aria-selected", place === selected);
+    const badge = tile.querySelector(".badge");
+    badge.textContent = decision === "relabel" ? name(label) : DONE[decision] || "";
+    badge.hidden = !decision;
+  }
+
+  function draw() {
+    for (const tile of tiles.values()) tile.remove();
+    tiles.clear();
+    const total = grid.clientWidth;
+    columns = Math.max(2, Math.floor(total / (total < 600 ? 115 : 140)));
+    width = total / columns;
+    height = width + CAPTION;
+    grid.style.height = `${Math.ceil(view.length / columns) * height}px`;
+    fill();
+  }
+
+  function fill() {
+    const above = -grid.getBoundingClientRect().top;
+    const first = Math.max(0, Math.floor(above / height) - AROUND) * columns;
+    const last = Math.min(view.length, (Math.ceil((above + innerHeight) / height) + AROUND) * columns);
+    for (const [place, tile] of tiles) {
+      if (place < first || place >= last) {
+        tile.remove();
+        tiles.delete(place);
+      }
+    }
+    for (let place = first; place < last; place++) {
+      if (tiles.has(place)) continue;
+      const tile = makeTile(place);
+      tile.style.width = `${width}px`;
+      tile.style.height = `${height}px`;
+      tile.style.transform = `translate(${(place % columns) * width}px, ${Math.floor(place / columns) * height}px)`;
+      mark(place);
+    }
+    grid.setAttribute("aria-activedescendant", tiles.has(selected) ? `tile-${selected}` : "");
+  }
+
+  // Moving and deciding.
+
+  function select(place) {
+    const before = selected;
+    selected = Math.max(0, Math.min(view.length - 1, place));
+    const top = grid.getBoundingClientRect().top + Math.floor(selected / columns) * height;
+    const bottom = top + height - (innerHeight - bar.offsetHeight);
+    if (top < 0) scrollBy(0, top - 8);
+    else if (bottom > 0) scrollBy(0, Math.min(bottom + 8, top));
+    fill();
+    mark(before);
+    mark(selected);
+    tell();
+  }
+
+  function decide(decision, label) {
+    const row = view[selected];
+    if (row === undefined) return;
+    if (decision === "accept" && data.predicted[row] < 0) return;
+    const labels = { accept: data.predicted[row], keep: data.given[row], drop: -1, relabel: label };
+    const entry = [row, decision, labels[decision]];
+    log.push(entry);
+    decided.set(row, entry);
+    remember();
+    mark(selected);
+    select(selected + 1);
+  }
+
+  function undo() {
+    const last = log.pop();
+    if (!last) return;
+    const [row] = last;
+    const earlier = log.findLast((entry) => entry[0] === row);
+    if (earlier) decided.set(row, earlier);
+    else decided.delete(row);
+    remember();
+    const place = view.indexOf(row);
+    if (place >= 0) select(place);
+    else tell();
+  }
+
+  function tell() {
+    const row = view[selected];
+    const has = row !== undefined;
+    by("labels").textContent = has ? change(row) : "";
+    const file = has && data.path ? data.path[row] : "";
+    by("about").textContent = has ? [certainty(row), `image ${data.index[row]}`, file].filter(Boolean).join(" · ") : "";
+    by("large").hidden = !has;
+    if (has) showPicture(by("large"), row);
+    for (const button of bar.querySelectorAll("[data-decision]")) button.disabled = !has;
+    if (has) bar.querySelector("[data-decision=accept]").disabled = data.predicted[row] < 0;
+    by("other").disabled = !has;
+    by("undo").disabled = !log.length;
+    by("save").disabled = !decided.size;
+    by("status").textContent = `${count(decided.size)} decided`;
+  }
+
+  // A spreadsheet must take nothing for a formula; our own reader takes the mark away again.
+  const safe = (text, mark) => (/^[=+\-@\t\r\n]/.test(text) ? mark + text : text);
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+
+  function save() {
+    const lines = [["index", "path", "given_label", "decision", "new_label"]];
+    for (const [row, decision, label] of [...decided.values()].sort((one, other) => data.index[one[0]] - data.index[other[0]])) {
+      const labels = [data.given[row], decision === "drop" ? -1 : label].map((each) => (each < 0 ? "" : safe(name(each), "'")));
+      lines.push([String(data.index[row]), data.path ? safe(data.path[row], "./") : "", labels[0], decision, labels[1]]);
+    }
+    const text = lines.map((cells) => `${cells.map(quoted).join(",")}\n`).join("");
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+    link.download = "corrected.csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
+  const KEYS = {
+    a: () => decide("accept"),
+    k: () => decide("keep"),
+    d: () => decide("drop"),
+    u: undo,
+    ArrowLeft: () => select(selected - 1),
+    ArrowRight: () => select(selected + 1),
+    ArrowUp: () => selected >= columns && select(selected - columns),
+    ArrowDown: () => selected + columns < view.length && select(selected + columns),
+  };
+  addEventListener("keydown", (event) => {
+    const inControl = event.target.closest("select, .scroller, summary");
+    if (event.ctrlKey || event.metaKey || event.altKey || inControl || !(event.key in KEYS)) return;
+    event.preventDefault();
+    KEYS[event.key]();
+  });
+  for (const button of bar.querySelectorAll("[data-decision]"))
+    button.addEventListener("click", () => decide(button.dataset.decision));
+  by("undo").addEventListener("click", undo);
+  by("save").addEventListener("click", save);
+
+  let waiting = false;
+  addEventListener("scroll", () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      fill();
+    });
+  });
+  let lastWidth = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === lastWidth) fill();
+    else draw();
+    lastWidth = innerWidth;
+  });
+
+  recall();
+  fillChoices();
+  drawMatrix();
+  choose("suspicious");
+})();

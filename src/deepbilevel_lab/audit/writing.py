@@ -1,0 +1,164 @@
+"""What an audit leaves behind in its folder: tables for other tools, and the page for a person."""
+
+import hashlib
+import importlib
+import io
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deepbilevel.audit import NoiseRate
+from deepbilevel_lab.audit.findings import Findings
+from deepbilevel_lab.audit.page import make_page
+from deepbilevel_lab.audit.pictures import PER_ROW, picture_side, write_sheets
+from deepbilevel_lab.replacement import remove_leftovers, replacing, write_text
+
+_PICTURES = re.compile(r"pictures-[0-9a-f]{10}")
+_SMALL = 64  # pixels; below that one wants to see them
+_SHOWN_OF_SEVERAL = 1000  # at least; where images have several labels, all of them are too many
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files."""
+
+    page: Path
+    table: Path
+    probabilities: Path
+    parquet: Path | None
+
+
+def write_findings(
+    findings: Findings,
+    out: Path,
+    *,
+    show: int | None = None,
+    on_picture: Callable[[int, int], None] = lambda num_done, total: None,
+) -> Written:
+    """Write tables and page; each file is replaced whole, and the page last.
+
+    Args:
+        findings: what to write.
+        out: the folder.
+        show: how many labels are on the page, the most suspicious first; all, unless told.
+        on_picture: told how many pictures are made, of how many.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(out)
+    issues = findings.issues
+    table, probabilities = out / "issues.csv", out / "pred_probs.npy"
+    issues.write_csv(table, class_names=findings.class_names, paths=findings.files)
+    with replacing(probabilities) as stream:
+        content = io.BytesIO()
+        np.save(content, findings.probabilities, allow_pickle=False)
+        stream.write(content.getvalue())
+    parquet = _write_parquet(table, out / "issues.parquet")
+    rows, pictured = _page_rows(findings, show)
+    rows["id"] = hashlib.sha256(json.dumps([findings.title, rows]).encode()).hexdigest()[:10]
+    rows["pictures"] = pictures = f"pictures-{rows['id']}"
+    _write_pictures(findings, pictured, out / pictures, lambda num_done: on_picture(num_done, len(pictured)))
+    page = out / "index.html"
+    write_text(page, make_page(findings.title, describe(findings), rows))
+    for old in out.iterdir():
+        if _PICTURES.fullmatch(old.name) and old.name != pictures:
+            shutil.rmtree(old)
+    return Written(page, table, probabilities, parquet)
+
+
+def describe(findings: Findings) -> list[str]:
+    """Return what was found, a sentence each."""
+    issues = findings.issues
+    several = issues.class_index is not None
+    num_images = len(np.unique(issues.index)) if several else len(issues)
+    facts = [f"{num_images:,} images, {len(findings.class_names):,} classes."]
+    facts.append(
+        _describe_rate(issues.noise_rate, "of the given labels are wrong" if several else "of the labels are wrong")
+    )
+    if issues.missing_rate is not None:
+        facts.append(_describe_rate(issues.missing_rate, "of the absent labels are missing"))
+    if issues.is_label_issue.any():
+        facts.append(f"{int(issues.is_label_issue.sum()):,} are more probably wrong than right.")
+    if issues.num_unvisited:
+        facts.append(f"{issues.num_unvisited:,} images were never visited in training: nothing is known of them.")
+    if issues.num_left_out:
+        facts.append(f"{issues.num_left_out:,} visits were left out, because the network's answer was not finite.")
+    return facts
+
+
+def _describe_rate(rate: NoiseRate, what: str) -> str:
+    if not rate.told_apart:
+        return (
+            f"How many {what} cannot be told: right and wrong ones do not separate. The ranking still holds; look at "
+            "its top."
+        )
+    return f"About {100 * rate.estimate:.1f} % {what} (95 % interval: {100 * rate.low:.1f} to {100 * rate.high:.1f} %)."
+
+
+def _write_parquet(table: Path, path: Path) -> Path | None:
+    """Write the table as Parquet where pyarrow is installed; what an earlier audit left must not stand beside it."""
+    try:
+        read_csv = importlib.import_module("pyarrow.csv").read_csv
+        write_table = importlib.import_module("pyarrow.parquet").write_table
+    except ImportError:
+        path.unlink(missing_ok=True)
+        return None
+    with replacing(path) as stream:
+        write_table(read_csv(table), stream)
+    return path
+
+
+def _page_rows(findings: Findings, show: int | None) -> tuple[dict[str, Any], list[int]]:
+    """Return what the page shows, column by column, and which images it has pictures of, in their order."""
+    issues, names = findings.issues, list(findings.class_names)
+    given, predicted = issues.given_label, issues.predicted_label
+    if issues.class_index is not None:  # each class is there or not: two names
+        names = [text for name in names for text in (name, f"not {name}")]
+        given, predicted = (2 * issues.class_index + 1 - each.clip(min=0) for each in (given, predicted))
+        show = show or max(int(issues.is_label_issue.sum()), _SHOWN_OF_SEVERAL)
+    count = min(len(issues), show or len(issues))
+    # Neighbours in a view of one pair of labels are to be neighbours on a sheet.
+    order = np.lexsort((np.arange(count), predicted[:count], given[:count]))
+    index = issues.index[:count]
+    pictured = list(dict.fromkeys(index[order].tolist()))
+    place_of = {number: place for place, number in enumerate(pictured)}
+    rows = {
+        "names": names,
+        "matrix": issues.class_index is None,
+        "perRow": PER_ROW,
+        "small": picture_side(findings.data) < _SMALL,
+        "flagged": min(int(issues.is_label_issue.sum()), count),
+        "total": len(issues),
+        "index": index.tolist(),
+        "path": [findings.files[number] for number in index.tolist()] if any(findings.files) else None,
+        "given": given[:count].tolist(),
+        "predicted": predicted[:count].tolist(),
+        "score": [_number(value) for value in issues.label_score[:count].tolist()],
+        "p": [_number(value) for value in issues.p_wrong[:count].tolist()],
+        "picture": [place_of[number] for number in index.tolist()],
+    }
+    return rows, pictured
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 4)
+
+
+def _write_pictures(findings: Findings, indices: list[int], folder: Path, on_sheet: Callable[[int], None]) -> None:
+    """Write all sheets, or leave no folder of that name: one that is there is whole."""
+    if folder.is_dir():
+        return
+    half_written = folder.with_name(f".{folder.name}")
+    shutil.rmtree(half_written, ignore_errors=True)
+    half_written.mkdir()
+    try:
+        write_sheets(findings.data, indices, half_written, on_sheet)
+        half_written.rename(folder)
+    finally:
+        shutil.rmtree(half_written, ignore_errors=True)
