@@ -247,6 +247,7 @@
   function select(place) {
     const before = selected;
     selected = Math.max(0, Math.min(view.length - 1, place));
+    tell(); // first: a longer name makes the bar higher
     const top = grid.getBoundingClientRect().top + Math.floor(selected / columns) * height;
     const bottom = top + height - (innerHeight - bar.offsetHeight);
     if (top < 0) scrollBy(0, top - 8);
@@ -254,7 +255,6 @@
     fill();
     mark(before);
     mark(selected);
-    tell();
   }
 
   function decide(decision, label) {

@@ -1,0 +1,289 @@
+"""The page in a real browser: keys, fingers, decisions that survive a reload, and 50,000 rows."""
+
+import csv
+import io
+import shutil
+
+import pytest
+
+from tests.audit_command.found import HOSTILE, make_findings, write_page
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NUM_NODES = "document.querySelectorAll('*').length"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if BROWSER is None:
+        pytest.skip("no browser; run: apt-get install -y --no-install-recommends chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    files = [f"animals/{number}.jpg" for number in range(200)]
+    return write_page(tmp_path_factory.mktemp("small"), files=files)
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open a page; whatever the browser complains about, and any request but for its pictures, fails the test."""
+    complaints, contexts = [], []
+
+    def open_it(path, width=1280, **settings):
+        context = browser.new_context(viewport={"width": width, "height": 800}, offline=True, **settings)
+        contexts.append(context)
+        page = context.new_page()
+        pictures = f"{path.parent.as_uri()}/pictures-"
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                request.url == path.as_uri()
+                or request.url.startswith((pictures, "blob:"))
+                or complaints.append(request.url)
+            ),
+        )
+        page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def saved(page):
+    with page.expect_download() as download:
+        page.click("#save")
+    assert download.value.suggested_filename == "corrected.csv"
+    return list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+
+
+def worst(num_images=200):
+    """Return what the page shows first, as the table has it."""
+    findings = make_findings(num_images)
+    names = findings.class_names
+    return [(row.index, names[row.given_label], names[row.predicted_label]) for row in findings.issues][:20]
+
+
+def press(page, keys):
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def test_counts_and_noise_rate_stand_on_top(open_page, small):
+    header = open_page(small).locator("header").inner_text()
+    assert "200 images, 3 classes." in header
+    assert "20 are more probably wrong than right." in header
+    assert "of the labels are wrong (95 % interval" in header
+
+
+def test_keys_decide_and_move_on_and_the_file_says_so(open_page, small):
+    page = open_page(small)
+    press(page, ["a", "k", "d", "ArrowRight", "a"])
+    first, second, third, _, fifth = worst()[:5]
+    expected = [
+        (*first, "accept", first[2]),
+        (*second, "keep", second[1]),
+        (*third, "drop", ""),
+        (*fifth, "accept", fifth[2]),
+    ]
+    rows = [
+        {
+            "index": str(index),
+            "path": f"animals/{index}.jpg",
+            "given_label": given,
+            "decision": decision,
+            "new_label": new,
+        }
+        for index, given, _, decision, new in sorted(expected)
+    ]
+    assert saved(page) == rows
+    assert page.locator(".badge:visible").all_inner_texts() == ["accepted", "kept", "dropped", "accepted"]
+
+
+def test_the_other_arrows_move_by_rows(open_page, small):
+    page = open_page(small)
+    columns = page.evaluate(
+        "new Set([...document.querySelectorAll('.tile')].map((tile) => tile.getBoundingClientRect().left)).size"
+    )
+    for key, place in (
+        ("ArrowDown", columns),
+        ("ArrowLeft", columns - 1),
+        ("ArrowUp", columns - 1),
+        ("ArrowRight", columns),
+    ):
+        page.keyboard.press(key)
+        assert page.locator(".selected").get_attribute("id") == f"tile-{place}"
+
+
+def test_undo_takes_back_one_decision_after_another_also_after_a_reload(open_page, small):
+    page = open_page(small)
+    press(page, ["a", "a", "ArrowLeft", "d"])  # the second was accepted, then dropped
+    page.reload()
+    assert page.locator(".badge:visible").all_inner_texts() == ["accepted", "dropped"]
+    assert page.locator("#status").inner_text() == "2 decided"
+    page.keyboard.press("u")
+    assert page.locator(".badge:visible").all_inner_texts() == ["accepted", "accepted"]
+    assert page.locator(".selected").get_attribute("id") == "tile-1"
+    press(page, ["u", "u", "u"])
+    assert page.locator(".badge:visible").count() == 0
+    assert page.locator("#undo").is_disabled()
+    page.reload()
+    assert page.locator("#status").inner_text() == "0 decided"
+
+
+def test_decisions_of_one_audit_are_not_those_of_another(open_page, small, tmp_path):
+    page = open_page(small)
+    press(page, "aa")
+    page.goto(small.as_uri())
+    assert page.locator("#status").inner_text() == "2 decided"
+    other = write_page(tmp_path, num_images=100)
+    page = open_page(other)
+    assert page.locator("#status").inner_text() == "0 decided"
+
+
+def test_a_cell_of_the_matrix_shows_its_pair(open_page, small):
+    page = open_page(small)
+    cells = page.locator("#matrix button")
+    assert sum(map(int, cells.all_inner_texts())) == 20
+    label = cells.first.get_attribute("aria-label")
+    cells.first.click()
+    pair, number = label.split(": ")
+    shown = page.locator(".tile .words div:first-child").all_inner_texts()
+    assert shown == [pair.replace(" to ", " → ")] * int(number)
+    cells.first.click()
+    assert page.locator("#view").input_value() == "suspicious"
+
+
+def test_everything_and_what_was_decided_can_be_looked_at(open_page, small):
+    page = open_page(small)
+    press(page, "ad")
+    page.select_option("#view", "decided")
+    assert page.locator(".tile").count() == 2
+    page.select_option("#view", "all")
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    page.locator("#tile-199").click()
+    assert page.locator(".selected").get_attribute("id") == "tile-199"
+
+
+def test_another_label_can_be_chosen(open_page, small):
+    page = open_page(small)
+    index, given, suggested = worst()[0]
+    third = next(name for name in ("cat", "dog", "cow") if name not in (given, suggested))
+    page.select_option("#other", label=third)
+    (row,) = saved(page)
+    assert (row["index"], row["decision"], row["new_label"]) == (str(index), "relabel", third)
+
+
+@pytest.mark.parametrize("width", [390, 360])
+def test_a_finger_is_enough_on_a_phone(open_page, small, width):
+    page = open_page(small, width, has_touch=True, is_mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator(".tile").nth(2).tap()
+    for name in ("Accept", "Keep", "Drop"):
+        page.get_by_role("button", name=name).tap()
+    page.get_by_role("button", name="Undo").tap()
+    assert page.locator(".badge:visible").all_inner_texts() == ["accepted", "kept"]
+    assert len(saved(page)) == 2
+    sizes = page.locator("#bar button, #bar select").evaluate_all("(all) => all.map((each) => each.offsetHeight)")
+    assert min(sizes) >= 40
+
+
+def test_the_selected_picture_is_never_behind_the_bar(open_page, small):
+    page = open_page(small, 390)
+    for _ in range(19):
+        page.keyboard.press("k")
+        picture, bar = (page.locator(each).bounding_box() for each in (".selected", "#bar"))
+        assert picture["y"] >= -1
+        assert picture["y"] + picture["height"] <= bar["y"] + 1
+
+
+def test_pictures_are_those_of_their_rows(open_page, small):
+    page = open_page(small)
+    page.wait_for_load_state("networkidle")
+    names = make_findings().class_names
+    colours = page.evaluate(
+        """async () => Promise.all([...document.querySelectorAll(".tile")].slice(0, 8).map(async (tile) => {
+            const picture = tile.querySelector(".picture");
+            return [picture.ariaLabel, picture.style.backgroundImage, picture.style.backgroundPosition];
+        }))"""
+    )
+    assert len({(sheet, position) for _, sheet, position in colours}) == 8
+    assert [name for name, _, _ in colours] == [f"animals/{index}.jpg" for index, _, _ in worst()[:8]]
+    # Every image has the colour of its true class: red, green or blue for cat, dog or cow.
+    from PIL import Image
+
+    for (name, sheet, position), (index, _, suggested) in zip(colours, worst(), strict=False):
+        file = small.parent / sheet.removeprefix('url("').removesuffix('")')
+        x, y = (round(float(part.rstrip("%")) * 7 / 100) for part in position.split())
+        pixel = Image.open(file).getpixel((8 * x + 4, 8 * y + 4))
+        assert names[pixel.index(max(pixel))] == suggested, (name, index)
+
+
+def test_50_000_rows_open_with_few_nodes_and_few_pictures(open_page, tmp_path):
+    path = write_page(tmp_path, num_images=50_000)
+    page = open_page(path)
+    assert "50,000 images" in page.locator("header").inner_text()
+    loaded = set()
+    page.on("request", lambda request: loaded.add(request.url))
+    page.select_option("#view", "all")
+    assert page.evaluate(NUM_NODES) < 1500
+    for share in (0.3, 0.6, 1):
+        page.evaluate(f"scrollTo(0, {share} * document.body.scrollHeight)")
+        page.wait_for_timeout(100)
+        assert page.evaluate(NUM_NODES) < 1500
+    page.locator("#tile-49999").click()
+    press(page, "k")
+    assert len(saved(page)) == 1
+    assert len(loaded) < 200  # of 782 sheets
+
+
+def test_strangers_names_are_text(open_page, tmp_path):
+    files = [f"{number}{HOSTILE}" for number in range(200)]
+    path = write_page(tmp_path, class_names=(HOSTILE, "=cmd", '"quoted", and\nbroken'), files=files)
+    page = open_page(path)
+    title = page.title()
+    press(page, "aaaaaaaaaa")
+    assert page.locator("img").count() == 0
+    assert page.title() == title
+    rows = saved(page)
+    assert len(rows) == 10
+    assert {row["new_label"] for row in rows} <= {HOSTILE, "'=cmd", '"quoted", and\nbroken'}
+    assert all(row["path"] == files[int(row["index"])] for row in rows)
+
+
+def test_many_classes_have_a_list_instead_of_a_matrix(open_page, tmp_path):
+    path = write_page(tmp_path, num_images=2000, class_names=tuple(f"class {number}" for number in range(100)))
+    page = open_page(path)
+    assert page.locator("#matrix-part").is_hidden()
+    assert page.locator("#view option").count() > 3
+
+
+def test_a_browser_that_keeps_nothing_says_so(open_page, small):
+    page = open_page(small)
+    page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error('full'); }; }")
+    press(page, "a")
+    assert "save corrected.csv before you leave" in page.locator("#problem").inner_text()
+
+
+def test_where_labels_cannot_be_told_apart_the_ranking_is_still_shown(open_page, tmp_path):
+    page = open_page(write_page(tmp_path, told_apart=False))
+    assert "cannot be told" in page.locator("header").inner_text()
+    assert page.locator(".tile").count() > 0
+    assert "score" in page.locator(".tile").first.inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_follows_the_colours_of_the_system(open_page, small, scheme):
+    page = open_page(small, color_scheme=scheme)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}[scheme]
