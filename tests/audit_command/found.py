@@ -1,7 +1,6 @@
 """Folders with wrong labels, and audits of them that need no training."""
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -53,7 +52,27 @@ def make_findings(num_images=200, class_names=("cat", "dog", "cow"), files=None,
         data=ImagesInMemory(images=images, labels=labels, class_names=class_names),
         files=files or [""] * num_images,
         class_names=class_names,
-        spec=default_spec("folder", path=str(Path("photos"))),
+        spec=default_spec("folder", path="photos"),
+    )
+
+
+def make_multi_label_findings(num_images=200):
+    """Return an audit of images that are cats, dogs, both or neither; every tenth has both labels wrong."""
+    names = ("cat", "dog")
+    truth = torch.stack([torch.arange(num_images) % 2, torch.arange(num_images) // 2 % 2], dim=1)
+    labels = torch.where(torch.arange(num_images)[:, None] % 10 == 0, 1 - truth, truth)
+    audit = LabelAudit(labels, num_classes=2)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        audit.observe(range(num_images), 8.0 * truth - 4 + torch.randn(num_images, 2, generator=generator))
+    images = torch.zeros(num_images, 3, 8, 8, dtype=torch.uint8)
+    return Findings(
+        issues=audit.issues(),
+        probabilities=audit.pred_probs(),
+        data=ImagesInMemory(images=images, labels=labels, class_names=names),
+        files=[""] * num_images,
+        class_names=names,
+        spec=default_spec("folder", path="photos"),
     )
 
 

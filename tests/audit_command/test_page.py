@@ -6,7 +6,19 @@ import shutil
 
 import pytest
 
-from tests.audit_command.found import HOSTILE, make_findings, write_page
+from deepbilevel_lab.audit import write_findings
+from deepbilevel_lab.data import load_data
+from tests.audit_command.found import (
+    HOSTILE,
+    QUICK,
+    SMALL_GROUPS,
+    make_findings,
+    make_multi_label_findings,
+    read_table,
+    write_flipped,
+    write_page,
+)
+from tests.cli.trained import run_in_process
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NUM_NODES = "document.querySelectorAll('*').length"
@@ -245,6 +257,42 @@ def test_50_000_rows_open_with_few_nodes_and_few_pictures(open_page, tmp_path):
     press(page, "k")
     assert len(saved(page)) == 1
     assert len(loaded) < 200  # of 782 sheets
+
+
+def test_images_with_several_labels_have_a_row_per_class(open_page, tmp_path):
+    page = open_page(write_findings(make_multi_label_findings(), tmp_path).page)
+    assert "of the given labels are wrong" in page.locator("header").inner_text()
+    assert "of the absent labels are missing" in page.locator("header").inner_text()
+    pairs = set(page.locator(".tile .words div:first-child").all_inner_texts())
+    assert pairs <= {f"{a} → {b}" for name in ("cat", "dog") for a, b in ((name, f"not {name}"), (f"not {name}", name))}
+    assert page.locator("#other").is_hidden()
+    page.keyboard.press("a")
+    (row,) = saved(page)
+    assert {row["given_label"], row["new_label"]} in ({"cat", "not cat"}, {"dog", "not dog"})
+
+
+def test_what_the_page_saves_is_what_training_reads(open_page, tmp_path):
+    write_flipped(tmp_path / "photos")
+    out = tmp_path / "audit"
+    done = run_in_process("audit", tmp_path / "photos", "--epochs", 4, "--out", out, *QUICK, *SMALL_GROUPS)
+    assert done.exit_code == 0, done.output
+    page = open_page(out / "index.html")
+    page.select_option("#view", "all")
+    page.locator("#grid").focus()
+    press(page, "adk")
+    with page.expect_download() as download:
+        page.click("#save")
+    download.value.save_as(out / "corrected.csv")
+    rows = read_table(out / "issues.csv")[:3]
+    before = load_data("folder", tmp_path / "photos")
+    after = load_data("folder", tmp_path / "photos", labels=str(out / "corrected.csv"))
+    expected = {int(row["index"]): row for row in rows}
+    accepted, dropped, kept = expected
+    assert after.numbers.tolist() == [number for number in range(80) if number != dropped]
+    labels = dict(zip(after.numbers.tolist(), after.labels.tolist(), strict=True))
+    assert after.class_names[labels.pop(accepted)] == expected[accepted]["predicted_label"]
+    assert after.class_names[labels[kept]] == expected[kept]["given_label"]
+    assert all(label == before.labels[number] for number, label in labels.items())
 
 
 def test_strangers_names_are_text(open_page, tmp_path):

@@ -130,7 +130,7 @@ def _page_rows(findings: Findings, show: int | None) -> tuple[dict[str, Any], li
     place_of = {number: place for place, number in enumerate(pictured)}
     rows = {
         "names": names,
-        "matrix": issues.class_index is None,
+        "oneLabel": issues.class_index is None,
         "perRow": PER_ROW,
         "small": picture_side(findings.data) < _SMALL,
         "flagged": min(int(issues.is_label_issue.sum()), count),

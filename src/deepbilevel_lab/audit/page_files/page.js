@@ -72,6 +72,7 @@
     select.addEventListener("change", () => choose(select.value));
     if (data.total > all.length) by("more").textContent = `${count(data.total - all.length)} more are in issues.csv`;
     const other = by("other");
+    other.hidden = !data.oneLabel;
     other.add(new Option("Other label", ""));
     data.names.forEach((each, label) => other.add(new Option(each, label)));
     other.addEventListener("change", () => {
@@ -97,7 +98,7 @@
   }
 
   function drawMatrix() {
-    if (!data.matrix || data.names.length > MOST_IN_MATRIX || !suspicious.length) return;
+    if (!data.oneLabel || data.names.length > MOST_IN_MATRIX || !suspicious.length) return;
     by("matrix-part").hidden = false;
     by("matrix-part").open = innerWidth >= 600; // on a phone, pictures first
     const most = Math.max(...[...pairs.values()].map((rows) => rows.length));
