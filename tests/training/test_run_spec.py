@@ -214,7 +214,7 @@ VARIANTS = [
     *({"group": GroupSpec(holdout=0.1)}, {"group": GroupSpec(matched=False)}, {"epochs": 7}, {"seed": 4}),
     *({"device": "cuda"}, {"precision": "bfloat16"}, {"threads": 3}, {"evaluate_every": 2}, {"zeroed_steps": 5}),
     *({"mixing": Mixup()}, {"mixing": Mixup(0.2)}, {"passes": "joined"}),
-    *({"weight_averaging": 0.9}, {"weight_averaging": 0.99}),
+    *({"weight_averaging": 0.9}, {"weight_averaging": 0.99}, {"audit": True}),
     *({"loss": LabelSmoothing()}, {"loss": LabelSmoothing(0.2)}, {"loss": GeneralizedCrossEntropy()}),
     {"network": {"name": "cifarnet", "weights": "a.safetensors"}},
     {"network": {"name": "cifarnet", "dropout": 0.7}},

@@ -225,7 +225,7 @@ NUMBERS = [
     "weight_averaging",
     "network.dropout",
 ]
-FLAGS = ["method.normalize", "method.per_layer", "shared_dropout", "group.matched"]
+FLAGS = ["method.normalize", "method.per_layer", "shared_dropout", "audit", "group.matched"]
 TEXTS = ["data.name", "data.recipe", "data.path", "data.labels", "data.split", "network.name", "network.weights"]
 TEXTS += ["optimizer.name"]
 CHOICES = [
