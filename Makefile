@@ -6,7 +6,7 @@ INSTALLED := .venv/installed
 INSTALLED_CLI := .venv/installed-cli
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-anywhere check bench format clean
+.PHONY: demo test test-all test-hostile test-anywhere check bench format clean
 
 demo: $(INSTALLED_CLI)  ## train on digits with wrong labels, about a minute
 	$(BIN)/deepbilevel demo
@@ -16,6 +16,9 @@ test: $(INSTALLED)  ## the quick tests, on all cores: minutes
 
 test-all: $(INSTALLED)  ## every test, slow ones too, as in CI: a quarter of an hour on two cores
 	$(BIN)/pytest -n auto
+
+test-hostile: $(INSTALLED)  ## forged and damaged files, the long fuzzers too, on one core: minutes
+	$(BIN)/pytest tests/hostile
 
 test-anywhere: $(INSTALLED)  ## every test, as three other machines round: half an hour
 	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(BIN)/pytest -n auto

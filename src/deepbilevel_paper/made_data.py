@@ -4,7 +4,6 @@ They are for trying things out in seconds. Every class has a coarse coloured pat
 learn something; that is all they have in common with photographs. Needs Pillow.
 """
 
-import hashlib
 import pickle
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,48 +14,28 @@ import numpy as np
 import numpy.typing as npt
 
 from deepbilevel.checks import choose
-from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, MADE_LIST, MADE_PREFIX, CifarRelease
+from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, CifarRelease, made_class_names
 from deepbilevel_lab.data.image_files import CLOTHING_CLASSES as CLOTHES
 from deepbilevel_lab.data.image_files import CLOTHING_SPLITS
 from deepbilevel_lab.data.image_files import VOC_CLASSES as OBJECTS
+from deepbilevel_lab.data.made_pictures import make_picture, make_rows
 
 _Pixels = npt.NDArray[np.uint8]
-_TILES = 4  # of a pattern, along each side
 _WNIDS = ("n01440764", "n02102040", "n02979186")
-
-
-def make_picture(class_number: int, number: int, *, width: int = 40, height: int = 30) -> _Pixels:
-    """Return a picture of a class, ``[height, width, 3]``: the pattern of the class under noise of its own.
-
-    >>> make_picture(3, 0).shape
-    (30, 40, 3)
-    """
-    pattern = np.random.RandomState(class_number).randint(40, 216, (_TILES, _TILES, 3))
-    rows, columns = (np.arange(size) * _TILES // size for size in (height, width))
-    noise = np.random.RandomState((class_number, number)).randint(-40, 40, (height, width, 3))
-    return (pattern[rows][:, columns] + noise).astype(np.uint8)
 
 
 def write_cifar(root: Path, release: CifarRelease, *, per_batch: int = 20) -> None:
     """Write all files of a release, ``per_batch`` images in each and at least one of every class."""
     folder = root / release.folder
     folder.mkdir(parents=True)
-    num_classes = 100 if release is CIFAR100 else 10
-    labels = [number % num_classes for number in range(max(per_batch, num_classes))]
-    names = [MADE_PREFIX + f"class {number}".encode() for number in range(num_classes)]
+    names = made_class_names(release)
+    labels = [number % len(names) for number in range(max(per_batch, len(names)))]
     contents: dict[str, dict[bytes, Any]] = {release.meta_file: {release.class_names_key: names}}
     files = [file for split in release.splits.values() for file in split]
     for place, file in enumerate(files):
-        first = place * len(labels)
-        pictures = [make_picture(label, first + i, width=32, height=32) for i, label in enumerate(labels)]
-        rows = np.stack(pictures).transpose(0, 3, 1, 2).reshape(len(labels), -1)
-        contents[file] = {b"data": rows, release.label_key: labels}
-    lines: list[str] = []
+        contents[file] = {b"data": make_rows(labels, place * len(labels)), release.label_key: labels}
     for name, content in contents.items():
-        written = pickle.dumps(content, protocol=4)
-        (folder / name).write_bytes(written)
-        lines.append(f"{hashlib.md5(written, usedforsecurity=False).hexdigest()}  {name}\n")
-    (folder / MADE_LIST).write_text("".join(lines), encoding="utf-8")
+        (folder / name).write_bytes(pickle.dumps(content, protocol=4))
 
 
 def write_voc(root: Path, *, per_split: int = 24, test: int | None = None) -> None:

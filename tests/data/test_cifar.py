@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from deepbilevel_lab.data import load_data
-from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, MADE_LIST, read_batch
+from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, read_batch
 from deepbilevel_paper.made_data import make_picture
 from tests.data.layouts import write
 
@@ -72,35 +72,49 @@ def test_a_hostile_pickle_is_refused_and_does_nothing(make, protocol, tmp_path):
     assert trace.exists()
 
 
-def test_a_hostile_batch_with_a_right_checksum_is_refused_too(cifar10, tmp_path):
+def test_a_hostile_batch_among_made_images_is_refused_too(cifar10, tmp_path):
     path = cifar10 / CIFAR10.folder / "data_batch_2"
     path.write_bytes(pickle.dumps(Exploit(tmp_path / "trace")))
-    with pytest.raises(ValueError, match=r"data_batch_2 has the MD5 .*made-images.md5 beside it does not give"):
-        load_data("cifar10", cifar10)
-    sums = cifar10 / CIFAR10.folder / MADE_LIST
-    sums.write_text(sums.read_text() + f"{hashlib.md5(path.read_bytes()).hexdigest()}  data_batch_2\n")
     with pytest.raises(ValueError, match=r"data_batch_2 is not a published batch .*not executed"):
         load_data("cifar10", cifar10)
     assert not (tmp_path / "trace").exists()
 
 
-def test_made_images_cannot_pass_for_published_ones(cifar10):
-    sums = cifar10 / CIFAR10.folder / MADE_LIST
-    listed = sums.read_text()
-    sums.unlink()
+def rewrite(path, change):
+    content = pickle.loads(path.read_bytes())
+    change(content)
+    path.write_bytes(pickle.dumps(content, protocol=4))
+
+
+def test_other_images_pass_neither_for_made_nor_for_published_ones(cifar10):
+    folder = cifar10 / CIFAR10.folder
+    rewrite(folder / "data_batch_2", lambda batch: batch[b"data"].__setitem__((3, 5), batch[b"data"][3, 5] ^ 1))
+    with pytest.raises(ValueError, match="data_batch_2 does not hold the made images that the names of its classes"):
+        load_data("cifar10", cifar10)
+    # A list of checksums beside the files changes nothing: a stranger could have written it.
+    sums = (f"{hashlib.md5(each.read_bytes()).hexdigest()}  {each.name}\n" for each in sorted(folder.iterdir()))
+    (folder / "made-images.md5").write_text("".join(sums))
+    with pytest.raises(ValueError, match="data_batch_2 does not hold the made images"):
+        load_data("cifar10", cifar10)
+    rewrite(folder / "batches.meta", lambda meta: meta[b"label_names"].__setitem__(0, b"made airplane"))
     with pytest.raises(ValueError, match=r"batches.meta has the MD5 .*, published is .*damaged or not the original"):
         load_data("cifar10", cifar10)
-    meta = cifar10 / CIFAR10.folder / "batches.meta"
-    meta.write_bytes(pickle.dumps({b"label_names": [b"airplane"] * 10}))
-    sums.write_text(f"{listed}{hashlib.md5(meta.read_bytes()).hexdigest()}  batches.meta\n")
-    with pytest.raises(ValueError, match="says that these images are made, but the names of their classes do not"):
+
+
+def test_labels_that_are_none_are_refused(cifar10):
+    path = cifar10 / CIFAR10.folder / "data_batch_1"
+    rewrite(path, lambda batch: batch[b"labels"].__setitem__(0, 10**30))
+    with pytest.raises(ValueError, match="data_batch_1 has labels other than 0 to 9; download"):
+        load_data("cifar10", cifar10)
+    rewrite(path, lambda batch: batch[b"labels"].__delitem__(0))
+    with pytest.raises(ValueError, match="data_batch_1 has 20 images but 19 labels; download"):
         load_data("cifar10", cifar10)
 
 
 def test_a_truncated_batch_is_refused(cifar10):
     path = cifar10 / CIFAR10.folder / "data_batch_3"
     path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(ValueError, match="data_batch_3 has the MD5"):
+    with pytest.raises(ValueError, match=r"data_batch_3 is not a published batch .*download"):
         load_data("cifar10", cifar10)
     with pytest.raises(ValueError, match=r"data_batch_3 is not a published batch .*download"):
         read_batch(path.read_bytes(), path)
@@ -134,6 +148,7 @@ def write_npz(path, arrays):
     [
         ("cifar-10n/labels.npz", write_npz),
         ("CIFAR-10_human.pt", lambda path, arrays: torch.save(arrays, path)),
+        ("CIFAR-10_human.pt", lambda path, arrays: torch.save(arrays, path, _use_new_zipfile_serialization=False)),
     ],
 )
 def test_human_labels_become_the_labels_and_the_published_ones_the_clean(cifar10, file, save):

@@ -1,15 +1,15 @@
 """CIFAR-10 and CIFAR-100 from their published python archives, and the human labels of CIFAR-10N and CIFAR-100N.
 
 This module knows the archives' layout and checksums; how files are fetched is ``download.py``. Made images in the same
-layout, for trying things out, are read where their folder says that it holds such: a list of its own checksums lies in
-it, and the names of its classes say so too. Nothing published is ever read without its published checksum. Human labels
-are what people answered when they were asked to label CIFAR's training images again.
+layout, for trying things out, are read where the names of their classes say that they are made, and only if they are
+exactly what ``made_pictures.py`` draws. Everything else must have its published checksum. Human labels are what people
+answered when they were asked to label CIFAR's training images again.
 """
 
 import hashlib
 import io
-import pickle
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ import torch
 
 from deepbilevel_lab.data.download import Archive
 from deepbilevel_lab.data.image_set import ImagesInMemory
+from deepbilevel_lab.data.made_pictures import make_rows
+from deepbilevel_lab.data.plain_pickle import read_pickle
 
-MADE_LIST = "made-images.md5"  # as md5sum writes it
-MADE_PREFIX = b"made "
+_LARGEST_LABEL_FILE = 64_000_000  # bytes, unpacked: thirty times what the published ones hold
 
 
 @dataclass(frozen=True)
@@ -91,25 +92,34 @@ _HUMAN_FILES = {
 }
 
 
+def made_class_names(release: CifarRelease) -> list[bytes]:
+    """Return the class names of made images, which tell them from published ones."""
+    return [f"made class {number}".encode() for number in range(100 if release is CIFAR100 else 10)]
+
+
 def load_cifar(release: CifarRelease, directory: Path, split: str) -> ImagesInMemory:
-    """Read a split as one tensor; every file is checked against its published MD5 before it is opened."""
+    """Read a split as one tensor; every file must have its published MD5, or hold exactly the images that are made."""
     folder = _find_folder(release, directory)
-    made = _read_made_list(folder)
-    meta = _read_checked(release, folder, release.meta_file, made)
-    if made is not None and not all(name.startswith(MADE_PREFIX) for name in meta[release.class_names_key]):
-        raise ValueError(
-            f"{folder / MADE_LIST} says that these images are made, but the names of their classes do not begin with "
-            f"{MADE_PREFIX.decode()!r}; remove that file if they are the published ones"
-        )
-    batches = [_read_checked(release, folder, name, made) for name in release.splits[split]]
-    pixels = np.concatenate([_images(batch, folder) for batch in batches])
-    labels = np.concatenate([np.asarray(batch[release.label_key], dtype=np.int64) for batch in batches])
-    if len(labels) != len(pixels):
-        raise ValueError(f"{folder}: {len(pixels)} images but {len(labels)} labels; download the data set again")
+    meta = _read_content(folder, release.meta_file)
+    class_names: list[bytes] = read_batch(meta, folder / release.meta_file).get(release.class_names_key, [])
+    made = type(class_names) is list and class_names == made_class_names(release)
+    if not made:
+        _check_published(release, folder, release.meta_file, meta)
+    pixels: list[npt.NDArray[np.uint8]] = []
+    labels: list[int] = []
+    for name in release.splits[split]:
+        content = _read_content(folder, name)
+        if not made:
+            _check_published(release, folder, name, content)
+        own_pixels, own_labels = _images_and_labels(read_batch(content, folder / name), release, folder / name)
+        if made:
+            _check_made(release, folder / name, own_pixels, own_labels)
+        pixels.append(own_pixels)
+        labels += own_labels
     return ImagesInMemory(
-        images=torch.from_numpy(pixels),
-        labels=torch.from_numpy(labels),
-        class_names=tuple(name.decode() for name in meta[release.class_names_key]),
+        images=torch.from_numpy(np.concatenate(pixels).reshape(-1, 3, 32, 32)),
+        labels=torch.tensor(labels, dtype=torch.int64),
+        class_names=tuple(name.decode() for name in class_names),
     )
 
 
@@ -123,37 +133,44 @@ def _find_folder(release: CifarRelease, directory: Path) -> Path:
     )
 
 
-def _read_made_list(folder: Path) -> dict[str, str] | None:
-    """Return the checksums of made images, or None where the images are the published ones."""
-    path = folder / MADE_LIST
-    if not path.is_file():
-        return None
-    lines = [line.split("  ", 1) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {line[1]: line[0] for line in lines if len(line) == 2}
-
-
-def _read_checked(release: CifarRelease, folder: Path, name: str, made: Mapping[str, str] | None) -> dict[bytes, Any]:
+def _read_content(folder: Path, name: str) -> bytes:
     path = folder / name
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing; unpack or download the data set again") from None
+
+
+def _check_published(release: CifarRelease, folder: Path, name: str, content: bytes) -> None:
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if made is not None and found != made.get(name):
-        raise ValueError(f"{path} has the MD5 {found}, which {MADE_LIST} beside it does not give; make the images anew")
-    if made is None and found != release.checksums[name]:
+    if found != release.checksums[name]:
         raise ValueError(
-            f"{path} has the MD5 {found}, published is {release.checksums[name]}: it is damaged or not the original. "
-            f"Delete the folder and run: deepbilevel data fetch {release.name} --dir {folder.parent}"
+            f"{folder / name} has the MD5 {found}, published is {release.checksums[name]}: it is damaged or not the "
+            f"original. Delete the folder and run: deepbilevel data fetch {release.name} --dir {folder.parent}"
         )
-    return read_batch(content, path)
 
 
-def _images(batch: dict[bytes, Any], folder: Path) -> npt.NDArray[np.uint8]:
-    pixels = batch.get(b"data")
+def _images_and_labels(
+    batch: dict[bytes, Any], release: CifarRelease, path: Path
+) -> tuple[npt.NDArray[np.uint8], list[int]]:
+    pixels, labels = batch.get(b"data"), batch.get(release.label_key)
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (3072,):
-        raise ValueError(f"{folder} holds a batch without 32x32 colour images; download the data set again")
-    return pixels.reshape(-1, 3, 32, 32)
+        raise ValueError(f"{path} holds no 32x32 colour images; download the data set again")
+    num_classes = len(made_class_names(release))
+    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < num_classes for label in labels):
+        raise ValueError(f"{path} has labels other than 0 to {num_classes - 1}; download the data set again")
+    if len(labels) != len(pixels):
+        raise ValueError(f"{path} has {len(pixels)} images but {len(labels)} labels; download the data set again")
+    return pixels, labels
+
+
+def _check_made(release: CifarRelease, path: Path, pixels: npt.NDArray[np.uint8], labels: list[int]) -> None:
+    place = [file for files in release.splits.values() for file in files].index(path.name)
+    if not labels or not np.array_equal(pixels, make_rows(labels, place * len(labels))):
+        raise ValueError(
+            f"{path} does not hold the made images that the names of its classes announce; delete the folder and "
+            f"make them anew, or run: deepbilevel data fetch {release.name} --dir {path.parent.parent}"
+        )
 
 
 def label_sets(data_set: str) -> tuple[str, ...]:
@@ -181,47 +198,39 @@ def load_human_labels(data_set: str, directory: Path, label_set: str, clean_labe
 
 def _read_label_file(path: Path) -> dict[str, Any]:
     try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                return dict(file)
-        # The published .pt holds numpy arrays; these names, and no others, may be called while it is read.
-        reconstruct = np.empty(0).__reduce__()[0]
-        names: list[Any] = [reconstruct, np.ndarray, np.dtype, *(type(np.dtype(kind)) for kind in ("i8", "i4", "u1"))]
-        with torch.serialization.safe_globals(names):
-            return torch.load(path, weights_only=True)
+        content = path.read_bytes()
+        if not zipfile.is_zipfile(io.BytesIO(content)):  # what torch.save wrote before version 1.6
+            file = io.BytesIO(content)
+            arrays = [read_pickle(file) for _ in range(4)][-1]  # after a magic number, a version and the machine's
+        else:
+            arrays = _read_archive(content)
+        if not isinstance(arrays, dict):
+            raise TypeError("it holds no dictionary")
+        return arrays
     except Exception as error:  # damaged files raise whatever their reader stumbles over
         raise ValueError(f"{path} cannot be read as human labels ({error}); fetch it again") from error
+
+
+def _read_archive(content: bytes) -> Any:
+    """Return the labels of an archive written by ``numpy.savez`` or ``torch.save``."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if sum(member.file_size for member in archive.infolist()) > _LARGEST_LABEL_FILE:
+            raise ValueError(f"it unpacks to more than {_LARGEST_LABEL_FILE:,} bytes")
+        for name in archive.namelist():
+            if name.endswith("/data.pkl"):
+                return read_pickle(io.BytesIO(archive.read(name)))
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        return dict(file)
 
 
 def _pick_labels(arrays: dict[str, Any], spellings: tuple[str, ...], path: Path) -> npt.NDArray[np.int64]:
     for name in spellings:
         if name in arrays:
-            return np.asarray(arrays[name]).astype(np.int64)
+            labels = arrays[name]
+            if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.ndim != 1:
+                raise ValueError(f"{path}: {name!r} is not a row of whole numbers; fetch the file again")
+            return labels.astype(np.int64)
     raise ValueError(f"{path} has no labels named {' or '.join(spellings)}, only {', '.join(map(str, arrays))}")
-
-
-# What numpy itself calls to make an empty array; the name of its module differs between versions.
-_reconstruct = np.empty(0).__reduce__()[0]
-
-_ADMITTED = {
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-}
-
-
-class _RestrictedUnpickler(pickle.Unpickler):
-    """Admits what the published batches need: a pickle is a program, and a stranger's could do anything."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__(io.BytesIO(content), encoding="bytes")  # the batches were written by Python 2
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        try:
-            return _ADMITTED[module_name, global_name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}") from None
 
 
 def read_batch(content: bytes, path: Path) -> dict[bytes, Any]:
@@ -232,7 +241,7 @@ def read_batch(content: bytes, path: Path) -> dict[bytes, Any]:
         path: where they came from, for messages.
     """
     try:
-        batch = _RestrictedUnpickler(content).load()
+        batch = read_pickle(io.BytesIO(content))
     except Exception as error:  # a broken pickle can raise anything
         raise ValueError(
             f"{path} is not a published batch ({error}); it was not executed. "
