@@ -170,10 +170,10 @@ def test_a_folder_is_no_image(tmp_path):
 
 
 def test_a_file_that_the_system_refuses_is_named(tmp_path, monkeypatch):
-    def refuse(_: Path) -> bytes:
+    def refuse(_: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "stat", refuse)
     with pytest.raises(OSError, match=r"secret\.png cannot be read: Permission denied; check its permissions"):
         decode_rgb(tmp_path / "secret.png")
 
@@ -184,7 +184,9 @@ def test_a_file_that_the_system_refuses_is_named(tmp_path, monkeypatch):
 def test_what_is_no_image_is_named_with_what_to_do(tmp_path, content):
     path = tmp_path / "notes.jpg"
     path.write_bytes(content)
-    message = rf"notes\.jpg \({len(content)} bytes\) (is not an image Pillow can read|cannot be decoded: .*); fetch the"
+    message = (
+        rf"notes\.jpg \({len(content)} bytes\) (is not an image of a known format .*|cannot be decoded: .*); fetch the"
+    )
     with pytest.raises(ValueError, match=message):
         decode_rgb(path)
     with pytest.raises(ValueError, match=rf"the content \({len(content)} bytes\)"):
@@ -226,7 +228,7 @@ def test_pixels_of_unknown_range_are_refused(mode, value, message):
 
 
 def test_running_out_of_memory_is_not_blamed_on_the_file(monkeypatch):
-    def exhausted(*_: object) -> None:
+    def exhausted(*_: object, **__: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(Image, "open", exhausted)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _ATTEMPTS = 10
+# Pillow looks at the content, not at the name, and hands PostScript to another program.
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 _REMEDY = "fetch the file again, or leave it out of the data set"
 
 
@@ -43,13 +45,15 @@ def decode_rgb(source: str | os.PathLike[str] | bytes, *, needed_side: int | Non
         raise ValueError(f"needed_side must be at least 1 pixel, got {needed_side}; None decodes at full size")
     name, content = _read(source)
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
             if needed_side is not None:
                 image.draft(None, (2 * needed_side, 2 * needed_side))
             image.load()
             return _to_rgb(image)
     except UnidentifiedImageError as error:
-        raise ValueError(f"{name} ({len(content):,} bytes) is not an image Pillow can read; {_REMEDY}") from error
+        raise ValueError(
+            f"{name} ({len(content):,} bytes) is not an image of a known format ({', '.join(_FORMATS)}); {_REMEDY}"
+        ) from error
     except MemoryError:
         raise
     # Pillow's readers raise whatever they trip over: OSError, SyntaxError, EOFError, struct.error and more.
