@@ -22,6 +22,7 @@ from deepbilevel_lab.data.download import Archive
 from deepbilevel_lab.data.image_set import ImagesInMemory
 from deepbilevel_lab.data.made_pictures import make_rows
 from deepbilevel_lab.data.plain_pickle import read_pickle
+from deepbilevel_lab.regular_files import read_regular
 
 _LARGEST_LABEL_FILE = 64_000_000  # bytes, unpacked: thirty times what the published ones hold
 
@@ -136,7 +137,7 @@ def _find_folder(release: CifarRelease, directory: Path) -> Path:
 def _read_content(folder: Path, name: str) -> bytes:
     path = folder / name
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing; unpack or download the data set again") from None
 
@@ -198,7 +199,7 @@ def load_human_labels(data_set: str, directory: Path, label_set: str, clean_labe
 
 def _read_label_file(path: Path) -> dict[str, Any]:
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         if not zipfile.is_zipfile(io.BytesIO(content)):  # what torch.save wrote before version 1.6
             file = io.BytesIO(content)
             arrays = [read_pickle(file) for _ in range(4)][-1]  # after a magic number, a version and the machine's

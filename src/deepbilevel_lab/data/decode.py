@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from deepbilevel_lab.regular_files import read_regular
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -142,7 +144,7 @@ def _read(source: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
         return "the content", source
     path = Path(source)
     try:
-        return str(path), path.read_bytes()
+        return str(path), read_regular(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist; correct the path, or fetch the data set again") from None
     except IsADirectoryError:

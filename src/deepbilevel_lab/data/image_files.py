@@ -4,11 +4,14 @@ Nothing is decoded here: a loader returns the paths of the images and their labe
 """
 
 import csv
+import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from deepbilevel_lab.data.image_set import ImagesOnDisk
+from deepbilevel_lab.regular_files import read_regular
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 VOC_CLASSES = (
@@ -65,12 +68,9 @@ def load_csv(table: Path) -> ImagesOnDisk:
     """Read a table with the columns ``path,label`` and optionally ``clean_label``; paths are relative to the table."""
     if not table.is_file():
         raise FileNotFoundError(f"{table} is not a file; it should be a table with the columns path,label")
-    with table.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        columns = reader.fieldnames or []
-        if not {"path", "label"} <= set(columns):
-            raise ValueError(f"{table} has the columns {', '.join(columns) or 'none'}; it needs path and label")
-        rows = list(reader)
+    columns, rows = read_table(table)
+    if not {"path", "label"} <= set(columns):
+        raise ValueError(f"{table} has the columns {', '.join(columns) or 'none'}; it needs path and label")
     for number, row in enumerate(rows, start=2):
         if any(not row[name] for name in ("path", "label", "clean_label") if name in columns):
             raise ValueError(f"{table}, line {number}: a path or label is empty; fill it in or remove the line")
@@ -85,6 +85,18 @@ def load_csv(table: Path) -> ImagesOnDisk:
         clean_labels=torch.tensor([number_of[name] for name in clean], dtype=torch.int64) if has_clean else None,
         class_names=tuple(names),
     )
+
+
+def read_table(table: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
+    """Return the columns and the lines of a CSV table that a person, or a stranger, made."""
+    try:
+        reader = csv.DictReader(io.StringIO(read_regular(table).decode("utf-8-sig"), newline=""))
+        rows = list(reader)
+        return reader.fieldnames or [], rows
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{table} is not UTF-8 text: {error}; save it as CSV in UTF-8") from error
+    except csv.Error as error:  # fields without end, and the like
+        raise ValueError(f"{table} is not a table: {error}; save it as CSV, with a line per image") from error
 
 
 def _natural(name: str) -> tuple[int, int, str]:
@@ -166,6 +178,6 @@ def _read_clothing_labels(path: Path) -> dict[str, int]:
 
 def _read_text(path: Path, remedy: str) -> str:
     try:
-        return path.read_text()
+        return read_regular(path).decode("utf-8")
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing; {remedy}") from None

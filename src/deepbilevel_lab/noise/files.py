@@ -5,12 +5,12 @@ gives the same bytes, as far as zlib does: numpy dates every entry to 1980.
 """
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from numpy.lib.npyio import NpzFile
 
 from deepbilevel_lab.noise.noisy_labels import NoisyLabels, read_rate, read_seed
+from deepbilevel_lab.regular_files import read_regular
 from deepbilevel_lab.replacement import replacing
 
 _FORMAT = 1
@@ -67,15 +68,15 @@ def save_noisy_labels(path: str | os.PathLike[str], noisy: NoisyLabels, provenan
 
 def load_noisy_labels(path: str | os.PathLike[str]) -> tuple[NoisyLabels, Provenance]:
     """Read what :func:`save_noisy_labels` wrote; anything else is refused with an error that names the file."""
-    with Path(path).open("rb") as stream:
-        try:
-            return _read(stream)
-        # A damaged or hostile file can fail in every layer below: zip, zlib, numpy's header, JSON, our own checks.
-        except Exception as error:
-            raise ValueError(
-                f"{os.fspath(path)} is not a sound file of noisy labels: {error}. Fetch it again, or make it anew with "
-                "save_noisy_labels"
-            ) from error
+    stream = io.BytesIO(read_regular(path))
+    try:
+        return _read(stream)
+    # A damaged or hostile file can fail in every layer below: zip, zlib, numpy's header, JSON, our own checks.
+    except Exception as error:
+        raise ValueError(
+            f"{os.fspath(path)} is not a sound file of noisy labels: {error}. Fetch it again, or make it anew with "
+            "save_noisy_labels"
+        ) from error
 
 
 def _read(stream: BinaryIO) -> tuple[NoisyLabels, Provenance]:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from deepbilevel_lab.regular_files import read_regular
+
 T = TypeVar("T")
 
 FORMAT = 1
@@ -69,7 +71,7 @@ def from_json(kind: type[T], plain: Any, key: str = "") -> T:
 def read_file(kind: type[T], path: Path) -> T:
     """Read the file of a record; whatever is wrong with it is a ``ValueError``."""
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain = json.loads(read_regular(path).decode("utf-8"))
     except RecursionError as error:
         raise ValueError(f"it is nested too deeply: {error}") from error
     if not isinstance(plain, dict):

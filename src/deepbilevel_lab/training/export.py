@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from deepbilevel_lab.records import to_text
+from deepbilevel_lab.regular_files import read_regular
 from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.training.folder import find_runs
 
@@ -27,7 +28,7 @@ def export_records(out: Path, to: Path) -> Sequence[Path]:
         _write(written[-1], to_text(replace(record, data_dir=None, process=None)))  # which are of this machine
     for sweep in sweeps:
         written.append(to / sweep.name)
-        _write(written[-1], sweep.read_text(encoding="utf-8"))
+        _write(written[-1], read_regular(sweep).decode("utf-8"))
     return written
 
 

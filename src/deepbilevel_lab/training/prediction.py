@@ -3,7 +3,6 @@
 This module knows files, data sets and probabilities; it does not know what is printed.
 """
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from torch import Tensor
 from deepbilevel_lab.data import ImageSet, ImagesInMemory, ImagesOnDisk, find_recipe
 from deepbilevel_lab.data.augmentation import Split
 from deepbilevel_lab.data.decode import resize_and_center_crop
-from deepbilevel_lab.data.image_files import IMAGE_SUFFIXES
+from deepbilevel_lab.data.image_files import IMAGE_SUFFIXES, read_table
 from deepbilevel_lab.data.views import View, ViewMode, find_view
 from deepbilevel_lab.networks.catalog import NETWORKS
 from deepbilevel_lab.training.build import find_device, make_autocast
@@ -157,12 +156,10 @@ def _view_of(spec: RunSpec) -> View:
 
 
 def _paths_in_table(table: Path) -> list[Path]:
-    with table.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        columns = reader.fieldnames or []
-        if "path" not in columns:
-            raise ValueError(f"{table} has the columns {', '.join(columns) or 'none'}; it needs path")
-        paths = [row["path"] for row in reader]
+    columns, rows = read_table(table)
+    if "path" not in columns:
+        raise ValueError(f"{table} has the columns {', '.join(columns) or 'none'}; it needs path")
+    paths = [row["path"] for row in rows]
     if not paths:
         raise ValueError(f"{table} has no lines below its header; name an image file in each")
     for number, path in enumerate(paths, start=2):
