@@ -35,6 +35,21 @@ def test_records_of_finished_runs_are_copied_without_what_is_only_true_here(tmp_
     assert make_report(to).num_figures > 0  # a report needs nothing else
 
 
+def test_an_export_can_be_listed_shown_and_compared(tmp_path):
+    out, to = tmp_path / "runs", tmp_path / "shared"
+    spec = make_runs(out)
+    assert run_in_process("runs", "export", to, "--out", out).exit_code == 0
+    shown = run_in_process("runs", "show", spec.id, "--out", to)
+    assert shown.exit_code == 0, shown.output
+    assert "status done, epoch 1 of 1" in shown.output
+    assert "its network is not here: exports hold records alone" in shown.output
+    assert json.loads(run_in_process("runs", "show", spec.id, "--out", to, "--json").output)["id"] == spec.id
+    for command in ("list", "compare"):
+        result = run_in_process("runs", command, "--out", to)
+        assert result.exit_code == 0, result.output
+        assert spec.id in result.output
+
+
 def test_a_folder_without_records_and_the_folder_itself_are_refused(tmp_path):
     result = run_in_process("runs", "export", tmp_path / "to", "--out", tmp_path)
     assert result.exit_code == 2

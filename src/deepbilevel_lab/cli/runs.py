@@ -226,6 +226,8 @@ def _how_to_go_on(entry: "RunEntry") -> list[str]:
     import shlex
 
     path = entry.folder.path
+    if entry.status == "done" and not entry.folder.model_file.is_file():
+        return ["its network is not here: exports hold records alone"]
     if entry.status == "done":
         return [f"to use it: {shlex.join(['deepbilevel', 'predict', str(path), 'photo.jpg'])}"]
     if entry.status == "running":
