@@ -137,7 +137,7 @@ def _has_field(spec: Any, path: list[str], name: str) -> bool:
 def _parse(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import typer
 
+_LONGEST = 4_000  # characters
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 
@@ -27,8 +28,13 @@ def errors_as_messages(code: int = FAILED, *others: type[Exception], silent: boo
         raise  # as in `... | head`: whoever read has enough, which is nobody's mistake
     except (ValueError, OSError, ImportError, *others) as error:
         if not silent:
-            typer.echo(f"error: {error}", err=True)
+            typer.echo(f"error: {_shortened(str(error))}", err=True)
         raise typer.Exit(code) from error
+
+
+def _shortened(text: str) -> str:
+    """Return a message of which a stranger's file may have written megabytes: its beginning and its end."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
 
 
 @contextmanager

@@ -90,7 +90,10 @@ def load_csv(table: Path) -> ImagesOnDisk:
 def read_table(table: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
     """Return the columns and the lines of a CSV table that a person, or a stranger, made."""
     try:
-        reader = csv.DictReader(io.StringIO(read_regular(table).decode("utf-8-sig"), newline=""))
+        text = read_regular(table).decode("utf-8-sig")
+        if "\0" in text:  # which no path can hold, and older versions of Python do not read
+            raise ValueError(f"{table} holds zero bytes; save it as CSV in UTF-8")
+        reader = csv.DictReader(io.StringIO(text, newline=""))
         rows = list(reader)
         return reader.fieldnames or [], rows
     except UnicodeDecodeError as error:

@@ -44,8 +44,26 @@ def load_model(path: Path) -> TrainedModel:
         raise ValueError(f"{path} is damaged: {error}") from error
     if ENTRY not in entries:
         raise ValueError(f"{path} was not written by deepbilevel: it does not say which network its weights belong to")
-    about = json.loads(entries[ENTRY])
-    spec, class_names = from_plain(RunSpec, about["spec"]), tuple(about["class_names"])
+    spec, class_names = _read_about(entries[ENTRY], path)
     network = make_model(replace(spec.network, weights=None), len(class_names))
     fill_network(network, weights, str(path))
+    # Their predictions would be NaN, and the first class would win.
+    for name, each in network.state_dict().items():
+        if each.is_floating_point() and not bool(each.isfinite().all()):
+            raise ValueError(f"{path} holds weights that are not finite, in {name}; train it again, or fetch a copy")
     return TrainedModel(network.eval(), class_names, spec)
+
+
+def _read_about(text: str, path: Path) -> tuple[RunSpec, tuple[str, ...]]:
+    """Return the run and the names of the classes that a file tells of itself; a stranger may have written it."""
+    try:
+        about = json.loads(text)
+        names = about["class_names"]
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise ValueError("its class_names are not a list of names")
+        return from_plain(RunSpec, about["spec"]), tuple(names)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path} does not say which network its weights belong to ({type(error).__name__}: {error}); fetch a copy, "
+            "or train it again"
+        ) from error

@@ -19,6 +19,8 @@ def load_spec(path: Path) -> RunSpec:
         return from_plain(RunSpec, plain)
     except ValueError as error:
         raise SpecError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise SpecError(_too_deep(path)) from error
 
 
 def read_plain(path: Path) -> Any:
@@ -34,6 +36,8 @@ def read_plain(path: Path) -> Any:
         ) from None
     except ValueError as error:
         raise SpecError(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from error
+    except RecursionError as error:
+        raise SpecError(_too_deep(path)) from error
 
 
 def save_spec(spec: RunSpec, path: Path) -> None:
@@ -53,6 +57,10 @@ def to_toml(spec: RunSpec) -> str:
     except ImportError as error:
         raise ImportError(f"writing TOML needs tomli-w; {_INSTALL}") from error
     return tomli_w.dumps(_without_none(to_plain(spec)))
+
+
+def _too_deep(path: Path) -> str:
+    return f"{path} is nested too deeply for a spec; `deepbilevel train --dry-run` prints one to start from"
 
 
 def _parse_toml(text: str) -> Any:
