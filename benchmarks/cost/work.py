@@ -18,6 +18,7 @@ Update = Callable[[], object]
 """Does one update: all forward and backward passes, whatever becomes of the gradients, and the optimizer's step."""
 
 _NUM_CLASSES = 10
+_MOST_IMAGES = 100_000
 _MADE_SHAPE = (3, 32, 32)
 _LEARNING_RATE = 1e-3  # made labels are learned by heart; a larger rate ends in numbers that are not finite
 
@@ -51,6 +52,8 @@ class Setting:
         num_batches, batch_size = map(int, numbers.groups())
         if num_batches < 2 or batch_size < 1:
             raise ValueError(f"a setting has at least 2 mini-batches of at least 1 image, got {text!r}")
+        if num_batches * batch_size > _MOST_IMAGES:
+            raise ValueError(f"a setting has at most {_MOST_IMAGES:,} images in a group, got {text!r}")
         return cls(network, num_batches, batch_size)
 
 

@@ -20,6 +20,10 @@ from deepbilevel.contract import ADDED_LATER
 T = TypeVar("T")
 
 _ID_LENGTH = 10
+MOST = 10**9
+"""What no count of a spec exceeds."""
+MOST_THREADS = 1024
+"""More than the largest machines have cores; far more end a process, because the system gives no more."""
 _SCALARS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
@@ -40,6 +44,14 @@ class Kinds:
 
 class SpecError(ValueError):
     """A spec that cannot be: a wrong key, a wrong value, or values that do not go together."""
+
+
+def check_not_above(name: str, value: int, most: int) -> None:
+    """Refuse a count that nothing could hold or finish; its digits may be many, so they are not all shown."""
+    if value > most:
+        raise SpecError(
+            f"{name} must be at most {most:,}, got a number of {value.bit_length()} bits; take a smaller one"
+        )
 
 
 def to_plain(spec: Any) -> Any:

@@ -287,7 +287,7 @@ SPECS = st.builds(
     optimizer=OPTIMIZERS,
     schedule=SCHEDULES,
     group=st.builds(GroupSpec, st.integers(2, 99), st.integers(2, 99), st.sampled_from(["shuffled", "stratified"])),
-    epochs=st.integers(1),
+    epochs=st.integers(1, 10**9),
     seed=st.integers(0, 2**32 - 1),
 )
 

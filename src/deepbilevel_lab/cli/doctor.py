@@ -98,10 +98,16 @@ def _disk(folder: Path, problems: list[str]) -> dict[str, str]:
 def _data_sets(data_dir: Path | None, problems: list[str]) -> dict[str, str]:
     from deepbilevel_lab.data import DATA_SETS
 
-    if data_dir is not None and not data_dir.is_dir():
-        problems.append(f"the data folder {data_dir} does not exist; make it, or correct --data-dir")
     directory = data_dir or Path("data")
     found = {"looked in": str(directory.absolute())}
+    try:
+        if data_dir is not None and not data_dir.is_dir():
+            problems.append(f"the data folder {data_dir} does not exist; make it, or correct --data-dir")
+        for entry in DATA_SETS.values():
+            entry.is_in(directory)
+    except OSError as error:  # a name that is too long, a folder of somebody else
+        problems.append(f"the data folder {directory} cannot be looked into ({error.strerror}); correct --data-dir")
+        return found
     for name, entry in DATA_SETS.items():
         if not entry.own:
             is_there = entry.is_in(directory) and (name != "digits" or util.find_spec("sklearn") is not None)

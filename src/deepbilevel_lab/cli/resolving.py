@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deepbilevel_lab.training.spec import RunSpec
 
+_MOST_SEEDS = 1_000
+
 
 def resolve_spec(
     data: str | None, data_dir: Path, network: str | None, spec_file: Path | None, *, text: str | None = None
@@ -74,14 +76,19 @@ def parse_seeds(seeds: str) -> list[int]:
     >>> parse_seeds("0-2,7")
     [0, 1, 2, 7]
     """
-    numbers: list[int] = []
+    numbers: dict[int, None] = {}
     for part in seeds.split(","):
         first, _, last = part.partition("-")
         try:
-            chosen = range(int(first), int(last or first) + 1)
+            low, high = int(first), int(last or first)
         except ValueError:
-            chosen = range(0)
-        if not chosen:
+            low, high = 1, 0
+        if low > high:
             raise ValueError(f"--seeds must be written as in 0-4 or 0,2,5, got {seeds!r}")
-        numbers.extend(number for number in chosen if number not in numbers)
-    return numbers
+        if high - low < _MOST_SEEDS:
+            numbers.update(dict.fromkeys(range(low, high + 1)))
+        if high - low >= _MOST_SEEDS or len(numbers) > _MOST_SEEDS:
+            raise ValueError(
+                f"--seeds may name {_MOST_SEEDS:,} seeds at the most, got {seeds!r}; take several commands"
+            )
+    return list(numbers)

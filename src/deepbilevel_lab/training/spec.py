@@ -26,7 +26,7 @@ from deepbilevel_lab.losses import CrossEntropy, LossSpec, Mixup
 from deepbilevel_lab.losses.objective import ObjectiveSpec
 from deepbilevel_lab.networks.catalog import NETWORKS, NetworkSpec
 from deepbilevel_lab.noise import NoiseSpec
-from deepbilevel_lab.specs import Kinds, SpecError, spec_id, validate
+from deepbilevel_lab.specs import MOST, MOST_THREADS, Kinds, SpecError, check_not_above, spec_id, validate
 from deepbilevel_lab.training.earlier_specs import as_first_written, upgraded
 from deepbilevel_lab.training.optimizers import OptimizerSpec
 from deepbilevel_lab.training.schedules import Constant, ScheduleSpec
@@ -62,6 +62,8 @@ class GroupSpec:
             raise SpecError(f"num_batches must be at least 2, or nothing could be compared, got {self.num_batches}")
         if self.batch_size < 1:
             raise SpecError(f"batch_size must be at least 1, got {self.batch_size}")
+        check_not_above("num_batches", self.num_batches, MOST)
+        check_not_above("batch_size", self.batch_size, MOST)
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise SpecError(f"holdout must be a fraction between 0 and 1, got {self.holdout}")
 
@@ -123,6 +125,7 @@ class RunSpec:
         for name in ("epochs", "threads", "evaluate_every", "zeroed_steps"):
             if getattr(self, name) < 1:
                 raise SpecError(f"{name} must be at least 1, got {getattr(self, name)}")
+            check_not_above(name, getattr(self, name), MOST_THREADS if name == "threads" else MOST)
         if not 0 <= self.seed < 2**32:
             raise SpecError(f"seed must lie in 0 .. 2**32 - 1, got {self.seed}")
         if self.weight_averaging is not None and not 0 < self.weight_averaging < 1:
