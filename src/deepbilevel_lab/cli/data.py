@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepbilevel_lab.cli.messages import errors_as_messages
+from deepbilevel_lab.records import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +61,7 @@ def fetch(name: NameArgument, directory: DirOption = Path("data")) -> None:
         if release is None:
             raise ValueError(f"{name} cannot be fetched: it is embedded, your own, or given out by its authors only")
         if (directory / release.folder).exists():
-            console.print(f"{directory / release.folder} is there already and used as it is")
+            console.print(f"{directory / release.folder} is there already and used as it is", markup=False)
             return
         columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console) as progress:
@@ -70,7 +71,9 @@ def fetch(name: NameArgument, directory: DirOption = Path("data")) -> None:
                 progress.update(bar, completed=done, total=total)
 
             archive = fetch_archive(release.archive, directory, on_bytes)
-        console.print(f"{name} is in {unpack_archive(archive, directory, release.folder)}", soft_wrap=True)
+        console.print(
+            f"{name} is in {unpack_archive(archive, directory, release.folder)}", soft_wrap=True, markup=False
+        )
 
 
 @data.command()
@@ -87,6 +90,7 @@ def check(
     Example: deepbilevel data check cifar10 --dir data
     """
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from deepbilevel_lab.data import ImagesOnDisk, load_data
@@ -104,7 +108,7 @@ def check(
             table = Table("class", "images", title=f"{name} {part}{f', labels {labels}' if labels else ''}")
             table.columns[1].justify = "right"
             for class_name, count in zip(images.class_names, images.class_counts(), strict=True):
-                table.add_row(class_name, f"{count:,}")
+                table.add_row(escape(clean(class_name)), f"{count:,}")
             console.print(table)
             console.print(f"{len(images):,} images, {images.num_classes} classes")
             if images.clean_labels is not None:
@@ -112,7 +116,7 @@ def check(
                 console.print(f"{wrong:.2%} of the labels differ from the clean ones")
             sheet = out / f"{name}-{part}{f'-{labels}' if labels else ''}.png"
             draw_contact_sheet(images, sheet)
-            console.print(f"contact sheet: {sheet}", soft_wrap=True, highlight=False)
+            console.print(f"contact sheet: {sheet}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _decode(images: "ImagesOnDisk", console: "Console", *, every: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepbilevel_lab.cli.messages import errors_as_messages
+from deepbilevel_lab.records import clean as printable
 
 if TYPE_CHECKING:
     from deepbilevel_lab.training.assessment import Assessment
@@ -94,7 +95,7 @@ def _print(result: "Assessment") -> None:
         column.justify = "right"
     for each in result.classes:
         clean = [_percent(each.clean_score)] if result.clean_score is not None else []
-        table.add_row(escape(each.name), f"{each.images:,}", _percent(each.score), *clean)
+        table.add_row(escape(printable(each.name)), f"{each.images:,}", _percent(each.score), *clean)
     console.print(table)
     overall = "mean average precision" if result.metric == "mAP" else "top-1 accuracy"
     crops = f", {result.crops} crops of each" if result.crops > 1 else ""

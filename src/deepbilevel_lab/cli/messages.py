@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import typer
 
+from deepbilevel_lab.records import clean
+
 _LONGEST = 4_000  # characters
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
@@ -28,7 +30,7 @@ def errors_as_messages(code: int = FAILED, *others: type[Exception], silent: boo
         raise  # as in `... | head`: whoever read has enough, which is nobody's mistake
     except (ValueError, OSError, ImportError, *others) as error:
         if not silent:
-            typer.echo(f"error: {_shortened(str(error))}", err=True)
+            typer.echo(f"error: {clean(_shortened(str(error)))}", err=True)
         raise typer.Exit(code) from error
 
 

@@ -1,7 +1,5 @@
 """``deepbilevel predict``: what a trained network says about images."""
 
-import csv
-import io
 import json
 import os
 import sys
@@ -13,6 +11,8 @@ import typer
 
 from deepbilevel_lab.cli.evaluate import RunArgument
 from deepbilevel_lab.cli.messages import FAILED, errors_as_messages
+from deepbilevel_lab.csv_text import to_csv, without_formula
+from deepbilevel_lab.records import clean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,7 +102,7 @@ def _predict(
     answers: list[tuple[Path, Tensor]] = []
     for path, answer in shown:
         if isinstance(answer, str):
-            typer.echo(f"skipped: {answer}", err=True)
+            typer.echo(clean(f"skipped: {answer}"), err=True)
         else:
             answers.append((path, answer))
     return answers
@@ -122,8 +122,6 @@ def _ranked(row: "Tensor", predictor: "Predictor", count: int | None) -> list[_L
 
 def _to_csv(answers: "Sequence[tuple[Path, Tensor]]", predictor: "Predictor", top: int | None) -> bytes:
     """Return the table; names of files that are not UTF-8 keep their bytes."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     header = ["path", "label", "probability"]
     if top is None:
         # A class of one of these names must not hide the column.
@@ -131,15 +129,21 @@ def _to_csv(answers: "Sequence[tuple[Path, Tensor]]", predictor: "Predictor", to
     elif not predictor.multi_label:
         numbers = range(2, min(top, len(predictor.class_names)) + 1)
         header += [name for number in numbers for name in (f"label{number}", f"probability{number}")]
-    writer.writerow(header)
+    rows = [header]
     for path, row in answers:
         labels = _ranked(row, predictor, top)
         if predictor.multi_label:
             cells = [";".join(name for name, _ in labels), ";".join(_decimal(value) for _, value in labels)]
         else:
             cells = [text for name, value in labels[: top or 1] for text in (name, _decimal(value))]
-        writer.writerow([path, *cells, *(map(_decimal, row.tolist()) if top is None else ())])
-    return text.getvalue().encode("utf-8", "surrogateescape")
+        rows.append([_place(path), *cells, *(map(_decimal, row.tolist()) if top is None else ())])
+    harmless = ([place, *map(without_formula, others)] for place, *others in rows)
+    return to_csv(harmless).encode("utf-8", "surrogateescape")
+
+
+def _place(path: Path) -> str:
+    """Return a path that leads to the same file and is no formula."""
+    return str(path) if without_formula(str(path)) == str(path) else f"./{path}"
 
 
 def _decimal(value: float) -> str:
@@ -172,5 +176,5 @@ def _print(answers: "Sequence[tuple[Path, Tensor]]", predictor: "Predictor", top
         readable = os.fsencode(path).decode("utf-8", "replace")
         following = ", ".join(f"{name} {value:.1%}" for name, value in others)
         # As text: brackets in a name are not markup.
-        table.add_row(Text(readable), Text(name), f"{value:.1%}" if value else "", Text(following))
+        table.add_row(Text(clean(readable)), Text(clean(name)), f"{value:.1%}" if value else "", Text(clean(following)))
     Console().print(table)

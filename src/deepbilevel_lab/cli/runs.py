@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepbilevel_lab.cli.messages import WRONG_USAGE, errors_as_messages
-from deepbilevel_lab.records import Row, show_figure, to_json
+from deepbilevel_lab.records import Row, clean, show_figure, to_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,13 +49,12 @@ def list_runs(out: OutOption = Path("runs"), as_json: JsonOption = False) -> Non
         brief = _brief(entry)
         epoch = f"{brief['epoch']}/{brief['epochs']}" if entry.found else ""
         figures = [_short(brief[name]) for name in ("test", "best")]
-        table.add_row(
-            escape(entry.name), entry.id, entry.status, epoch, *figures, entry.changed.strftime("%m-%d %H:%M")
-        )
-    Console().print(table if entries else f"no runs in {out}")
+        name, run_id = escape(clean(entry.name)), escape(clean(entry.id))
+        table.add_row(name, run_id, entry.status, epoch, *figures, entry.changed.strftime("%m-%d %H:%M"))
+    Console().print(table if entries else escape(clean(f"no runs in {out}")))
     for entry in entries:
         if entry.status == "damaged":
-            typer.echo(f"damaged: {entry.error}", err=True)
+            typer.echo(clean(f"damaged: {entry.error}"), err=True)
 
 
 @runs.command()
@@ -111,7 +110,7 @@ def compare(
         sound = [entry for entry in entries if entry.status != "damaged"]
         for entry in entries:
             if entry.status == "damaged":
-                typer.echo(f"left out: {entry.error}", err=True)
+                typer.echo(clean(f"left out: {entry.error}"), err=True)
         if not sound:
             raise ValueError(f"there is no sound run to compare in {', '.join(names) if names else out}; choose others")
     keys = differing_settings(sound)
@@ -182,28 +181,28 @@ def _print_run(entry: "RunEntry") -> None:
         f"{_count(record.parameters)} parameters",
     ]
     if final is not None and best is not None:
-        clean = "" if final.train_clean is None else f" ({final.train_clean:.2f} on clean labels)"
+        on_clean = "" if final.train_clean is None else f" ({final.train_clean:.2f} on clean labels)"
         lines.append(
             f"test {record.metric} {show_figure(final.test)} % last, {show_figure(best.test)} % best "
-            f"(epoch {best.epoch}, chosen by looking at it); train {show_figure(final.train)} %{clean}, "
+            f"(epoch {best.epoch}, chosen by looking at it); train {show_figure(final.train)} %{on_clean}, "
             f"gap {show_figure(final.gap)}"
         )
     taken = {"wall": record.seconds.wall, "cpu": record.seconds.cpu, "training": record.seconds.training}
     seconds = ", ".join(f"{name} {value:,.1f}" for name, value in taken.items() if value is not None)
     lines.append(f"seconds: {seconds}; {_short(record.samples_per_second)} images a second while training")
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(clean(line), highlight=False, markup=False, soft_wrap=True)
     settings = _table("setting", "value")
     for key, value in flatten(record.spec).items():
-        settings.add_row(key, escape(_setting(value)))
+        settings.add_row(escape(key), escape(_setting(value)))
     console.print(settings)
     _print_history(record.history)
     surroundings = _table("ran on", "")
     for key, value in flatten({**to_json(record.environment), "data_dir": record.data_dir}).items():
-        surroundings.add_row(key, escape(_setting(value)))
+        surroundings.add_row(escape(key), escape(_setting(value)))
     console.print(surroundings)
     for line in _how_to_go_on(entry):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(clean(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_history(history: Sequence[Row]) -> None:
@@ -250,7 +249,8 @@ def _print_comparison(entries: "list[RunEntry]", keys: list[str], rows: list[dic
     table = _table("id", *map(_setting_title, keys), *extra, *map(_title, FIGURES), numbers=slice(first, None))
     for entry, row in zip(entries, rows, strict=True):
         settings = [escape(_setting(row["settings"][key])) for key in keys]
-        table.add_row(entry.id, *settings, *(row[name] for name in extra), *(_short(row[name]) for name in FIGURES))
+        other = [escape(row[name]) for name in extra]
+        table.add_row(escape(entry.id), *settings, *other, *(_short(row[name]) for name in FIGURES))
     table.caption = "in percent; best was chosen by looking at the test images"
     Console().print(table)
     if not keys and len(rows) > 1:
@@ -289,7 +289,9 @@ def _table(*columns: str, numbers: slice | None = None) -> "Table":
 
 
 def _setting_title(key: str) -> str:
-    return key.removesuffix(".kind")
+    from rich.markup import escape
+
+    return escape(key.removesuffix(".kind"))
 
 
 def _title(figure: str) -> str:

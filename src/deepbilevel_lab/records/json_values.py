@@ -20,8 +20,8 @@ from deepbilevel_lab.regular_files import read_regular
 T = TypeVar("T")
 
 FORMAT = 1
-# What XML cannot hold, and halves of characters that UTF-8 cannot.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+# What XML cannot hold, what a terminal obeys, and halves of characters that UTF-8 cannot.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _ABSURD = 1e15
 _DEEPEST = 50
 _LONGEST_SHOWN = 200  # a damaged record may repeat itself for megabytes
@@ -174,10 +174,10 @@ def _copy(plain: Any, key: str, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         raise ValueError(f"{key} is nested too deeply")
     if isinstance(plain, dict):
-        return {name: _copy(value, key, depth + 1) for name, value in cast(dict[str, Any], plain).items()}
+        return {clean(name): _copy(value, key, depth + 1) for name, value in cast(dict[str, Any], plain).items()}
     if isinstance(plain, list):
         return [_copy(value, key, depth + 1) for value in cast(list[Any], plain)]
-    return plain
+    return clean(plain) if isinstance(plain, str) else plain
 
 
 def _shown(value: Any) -> str:

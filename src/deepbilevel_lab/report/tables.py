@@ -3,11 +3,10 @@
 This module decides what stands in which column; it does not know HTML.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from deepbilevel_lab.csv_text import to_csv, without_formula
 from deepbilevel_lab.records import Cell, CellRun, RunRecord, SweepRecord, show_number
 from deepbilevel_lab.report.summaries import (
     METRICS,
@@ -229,19 +228,4 @@ def _plain(value: float | None) -> str:
 
 
 def _csv(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_harmless(field) for field in head])
-    writer.writerows([_harmless(field) for field in line] for line in lines)
-    return text.getvalue()
-
-
-def _harmless(field: str) -> str:
-    """Keep a spreadsheet from taking a text for a formula: records may come from strangers."""
-    if not field.startswith(("=", "+", "-", "@", "\t")):
-        return field
-    try:
-        float(field)
-    except ValueError:
-        return f"'{field}"
-    return field
+    return to_csv([without_formula(field) for field in line] for line in (head, *lines))

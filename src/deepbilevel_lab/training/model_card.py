@@ -1,6 +1,9 @@
 """The card of a trained network: what it was trained on, how, and how good it is, for people who find the file."""
 
-from deepbilevel_lab.records import RunRecord, show_figure
+import html
+import re
+
+from deepbilevel_lab.records import RunRecord, clean, show_figure
 from deepbilevel_lab.specs import to_plain
 from deepbilevel_lab.training.build import Parts
 
@@ -86,5 +89,10 @@ def _wrong_labels(parts: Parts) -> str:
     return f" {100 * rate:.1f} % of them differ from the clean ones."
 
 
+def _literal(text: str) -> str:
+    """Return a stranger's text so that Markdown and HTML show it and obey nothing in it."""
+    return re.sub(r"([\\`*_{}\[\]()#+!|~$-])", r"\\\1", html.escape(" ".join(clean(text).split())))
+
+
 def _some(names: tuple[str, ...], most: int = 20) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(map(_literal, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
