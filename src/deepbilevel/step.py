@@ -92,6 +92,8 @@ class GroupStep(StepBase[ReportT]):
         on with the next call, also in the next epoch, unless :meth:`reset` drops it.
         """
         self._check_not_full()
+        if not self._losses:  # once per group is soon enough, and costs a walk over the modules
+            self._check_model_unchanged()
         check_loss(loss, self.device)
         with emptied_gradients(self.parameters):
             gradients = self._gradients_of(loss)

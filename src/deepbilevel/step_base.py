@@ -75,6 +75,18 @@ class StepBase(ABC, Generic[ReportT]):
         self._memory: Memory = {}
         self._dropout_seed: int | None = None
 
+    def _check_model_unchanged(self) -> None:
+        """Refuse parameters that the model got later: no rule would see them, and their ``.grad`` would only grow."""
+        if self.model is None:
+            return
+        known = set(map(id, self.parameters))
+        for name, parameter in self.model.named_parameters():
+            if id(parameter) not in known and parameter.requires_grad:
+                raise ValueError(
+                    f"the model has a parameter {name!r} that it did not have when this step was made; a layer was "
+                    f"replaced or added: make the {type(self).__name__} and the optimizer anew, after the last change"
+                )
+
     def _make_autograd(self) -> Autograd:
         if self.scaler is None:
             return Autograd(self.parameters)
