@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from deepbilevel_lab.data import load_data
 from deepbilevel_lab.data.decode import random_resized_crop
 from deepbilevel_lab.data.image_files import VOC_CLASSES as OBJECTS
-from tests.data.layouts import write
+from tests.data.layouts import write, write_folder
 
 
 def test_voc_lists_agree_with_the_annotations(tmp_path):
@@ -142,3 +142,11 @@ def test_workers_decode_and_crop(tmp_path):
     images, labels = zip(*loader, strict=True)
     assert torch.cat(images).shape == (12, 3, 24, 24)
     assert torch.equal(torch.cat(labels), data.labels)
+
+
+def test_hidden_files_of_other_systems_are_no_images(tmp_path):
+    write_folder(tmp_path)
+    (tmp_path / "cat" / "._0.jpg").write_bytes(b"Mac OS X")
+    data = load_data("folder", tmp_path)
+    assert len(data) == 10
+    assert not any(path.name.startswith(".") for path in data.paths)

@@ -44,7 +44,12 @@ def load_folder(directory: Path) -> ImagesOnDisk:
     paths: list[Path] = []
     labels: list[int] = []
     for number, name in enumerate(classes):
-        own = sorted(path for path in (directory / name).rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+        # Hidden files are what systems leave behind, such as the ._photo.jpg of macOS.
+        own = sorted(
+            path
+            for path in (directory / name).rglob("*")
+            if path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
+        )
         if not own:
             raise ValueError(
                 f"{directory / name} holds no image ({', '.join(sorted(IMAGE_SUFFIXES))}); remove it or add some"
