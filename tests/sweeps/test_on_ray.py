@@ -113,7 +113,8 @@ def test_they_go_on_from_their_checkpoint(history):
         assert begun[0] == 0
         assert begun[1] > 0
         epochs = [event["epoch"] for event in of(history, "epoch") if event["row"] == row]
-        assert sorted(set(epochs)) == list(range(1, 16))
+        # A worker that is killed right after a checkpoint takes with it what it had just said of that epoch.
+        assert set(range(1, 16)) - set(epochs) <= {begun[1]}
 
 
 @on_a_cluster
