@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-_WIDE, _NARROW_FIGURE = 120, 8
-
 
 def print_table(
     titles: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str, numbers: Iterable[int] | None = None
@@ -21,16 +19,12 @@ def print_table(
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
     table = Table(*titles, caption=escape(caption), caption_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for column in table.columns:
         column.overflow = "fold"
     table.columns[0].no_wrap = True  # a name is there to be copied
     for number in range(1, len(titles)) if numbers is None else numbers:
         table.columns[number].justify = "right"
-    if numbers is None and console.width < _WIDE:  # mean above spread: so all figures of a row fit 80 columns
-        for column in table.columns[2:]:
-            column.max_width = _NARROW_FIGURE
     for row in rows:
         table.add_row(*map(escape, row))
-    console.print(table)
+    Console().print(table)
