@@ -1,6 +1,7 @@
 """What every test can rely on."""
 
 import os
+import shutil
 
 import pytest
 import torch
@@ -55,3 +56,18 @@ def _one_thread_and_a_fixed_seed():
     """
     torch.set_num_threads(int(os.environ.get("DEEPBILEVEL_TEST_THREADS", "1")))
     torch.manual_seed(int(os.environ.get("DEEPBILEVEL_TEST_SEED", "0")))
+
+
+_BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if _BROWSER is None:
+        pytest.skip("no browser; run: apt-get install -y --no-install-recommends chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=_BROWSER, args=["--no-sandbox"])
+        yield running
+        running.close()

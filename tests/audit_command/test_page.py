@@ -2,7 +2,6 @@
 
 import csv
 import io
-import shutil
 
 import pytest
 
@@ -20,20 +19,7 @@ from tests.audit_command.found import (
 )
 from tests.cli.trained import run_in_process
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NUM_NODES = "document.querySelectorAll('*').length"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if BROWSER is None:
-        pytest.skip("no browser; run: apt-get install -y --no-install-recommends chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

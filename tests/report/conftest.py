@@ -1,12 +1,8 @@
 """A report opened in a real browser, which may complain about nothing."""
 
-import shutil
-
 import pytest
 
 from tests.report.written import HOSTILE, make_page_only, not_done, write_everything, write_run, write_sweep
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 @pytest.fixture(scope="module")
@@ -24,18 +20,6 @@ def report(tmp_path_factory):
     ]
     write_sweep(folder, "hostile", title=HOSTILE, axis={"name": long, "unit": HOSTILE}, cells=cells)
     return make_page_only(folder)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if BROWSER is None:
-        pytest.skip("no browser; run: apt-get install -y --no-install-recommends chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture

@@ -79,21 +79,21 @@ def advise(
         units = unit_epochs(record.seconds.wall, budget, jobs, len(names), base.epochs)
         write_text(out / f"{name}.units", f"{units}\n")
     settings = first_settings(base, names)
-    stage = make_stage(base, 0, units, settings, name)
-    for number in range(3):
+    for number in (0, 1):
         stage = make_stage(base, number, units, settings, name)
         say(f"{stage.about}: {len(stage.trials())} trials")
-        outcomes = run(stage, keep=number == 2)
-        if number < 2:
-            settings = next_settings(_scores(stage, settings, outcomes), number)
-    verdict = judge(_finalists(settings, stage, out, data_dir))
+        settings = next_settings(_scores(stage, settings, run(stage, keep=False)), number)
+    final = make_stage(base, 2, units, settings, name)
+    say(f"{final.about}: {len(final.trials())} trials")
+    run(final, keep=True)
+    verdict = judge(_finalists(settings, final, out, data_dir))
     chosen = next(
         cell.specs[0]
-        for cell, setting in zip(stage.cells, settings, strict=True)
+        for cell, setting in zip(final.cells, settings, strict=True)
         if (setting.name, setting.lr) == (verdict.name, verdict.lr)
     )
     chosen = replace(chosen, evaluate_every=1)
-    return Advice(verdict, chosen, replace(stage, about=verdict.to_text()), left_out)
+    return Advice(verdict, chosen, replace(final, about=verdict.to_text()), left_out)
 
 
 def _timing(base: RunSpec, name: str) -> Sweep:
@@ -130,7 +130,7 @@ def _finalists(settings: Sequence[Setting], stage: Sweep, out: Path, data_dir: P
     finished = {setting: specs for setting, specs in finished.items() if specs}
     seeds = sorted(set.intersection(*(set(specs) for specs in finished.values()))) if finished else []
     finalists: list[Finalist] = []
-    for setting, specs in finished.items():
+    for setting, specs in finished.items() if seeds else ():  # without a seed in common nothing can be compared
         answers = [_ask(specs[seed], out, data_dir) for seed in seeds]
         right = [(probabilities.argmax(axis=1) == labels).astype(np.float64) for probabilities, labels in answers]
         records = [RunFolder.of(specs[seed], out).read_record() for seed in seeds]

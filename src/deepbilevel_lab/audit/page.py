@@ -5,20 +5,16 @@ forbids itself every other script and every request but for pictures.
 """
 
 import json
-from base64 import b64encode
 from collections.abc import Mapping
-from functools import cache
-from hashlib import sha256
-from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from deepbilevel_lab import __version__
 from deepbilevel_lab.drawing.looks import DARK, LIGHT, variables
+from deepbilevel_lab.drawing.pages import read_page_file, script_hash, templates_of
 
-_FILES = "page_files"
+_ROOM = "deepbilevel_lab.audit"
 
 
 def make_page(title: str, facts: list[str], rows: Mapping[str, Any]) -> str:
@@ -29,38 +25,21 @@ def make_page(title: str, facts: list[str], rows: Mapping[str, Any]) -> str:
         facts: what is said at the top, a sentence each.
         rows: what the script needs, as JSON knows it.
     """
-    script = _read("page.js")
+    script = read_page_file(_ROOM, "page.js")
     # A script of type application/json is never run, and ends at the first "<" it could end at: there is none.
     content = json.dumps(rows, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return (
-        _templates()
+        templates_of(_ROOM)
         .get_template("page.html")
         .render(
             title=title,
             facts=facts,
             rows=Markup(content),
             script=script,
-            script_hash="sha256-" + b64encode(sha256(f"\n{script}".encode()).digest()).decode(),
-            style=_read("page.css"),
+            script_hash=script_hash(script),
+            style=read_page_file(_ROOM, "page.css"),
             light=variables(LIGHT),
             dark=variables(DARK),
             version=__version__,
         )
     )
-
-
-@cache
-def _templates() -> Environment:
-    return Environment(
-        loader=PackageLoader("deepbilevel_lab.audit", _FILES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
-def _read(name: str) -> Markup:
-    """Return a file of ours that goes into the page as it is."""
-    return Markup((resources.files("deepbilevel_lab.audit") / _FILES / name).read_text(encoding="utf-8"))

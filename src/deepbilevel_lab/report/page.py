@@ -5,27 +5,25 @@ style, script and drawings are, and nothing that came from a record. The page fo
 policy, every script but its own and every request.
 """
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
-from importlib import resources
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from deepbilevel_lab import __version__
 from deepbilevel_lab.drawing import svg
 from deepbilevel_lab.drawing.figures import Figure
 from deepbilevel_lab.drawing.looks import DARK, LIGHT, variables
+from deepbilevel_lab.drawing.pages import read_page_file, script_hash, templates_of
 from deepbilevel_lab.report.records import Problem
 from deepbilevel_lab.report.run_figures import CURVES, WEIGHTS
 from deepbilevel_lab.report.summaries import MISSING
 from deepbilevel_lab.report.tables import Table
 
 TITLE = "Deep bilevel learning: results"
-_FILES = "page_files"
+_ROOM = "deepbilevel_lab.report"
 
 
 @dataclass(frozen=True)
@@ -105,15 +103,15 @@ def make_page(
         num_runs: how many different runs there are, by how they stand.
         files: the addresses at which a figure or table also lies, by its slug.
     """
-    script = _read("page.js")
+    script = read_page_file(_ROOM, "page.js")
     return (
         _templates()
         .get_template("page.html", globals={"controls_of": controls_of, "svg": svg})
         .render(
             title=TITLE,
             script=script,
-            script_hash="sha256-" + b64encode(sha256(f"\n{script}".encode()).digest()).decode(),
-            style=_read("page.css") + "\n" + Markup(svg.figure_style()),
+            script_hash=script_hash(script),
+            style=read_page_file(_ROOM, "page.css") + "\n" + Markup(svg.figure_style()),
             light=variables(LIGHT),
             dark=variables(DARK),
             summary=_summary(num_runs) if sections else "There are no records here yet.",
@@ -127,21 +125,9 @@ def make_page(
 
 @cache
 def _templates() -> Environment:
-    templates = Environment(
-        loader=PackageLoader("deepbilevel_lab.report", _FILES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    templates = templates_of(_ROOM)
     templates.filters |= {"breakable": _breakable, "whole_parts": _whole_parts}
     return templates
-
-
-def _read(name: str) -> Markup:
-    """Return a file of ours that goes into the page as it is."""
-    return Markup((resources.files("deepbilevel_lab.report") / _FILES / name).read_text(encoding="utf-8"))
 
 
 def _breakable(name: str) -> str:
