@@ -32,12 +32,12 @@ _DATA: Mapping[str, Sequence[str]] = {
     "digits": ["--data=digits", "--epochs=50", "--tune=optimizer.lr=0.03,0.1,0.3"],
     "cifarnet": [
         *("--data=cifar10", "--network=cifarnet", "--limit=5000", "--set=data.test_limit=5000"),
-        *("--epochs=30", "--set=evaluate_every=2", "--tune=optimizer.lr=0.005,0.015,0.05"),
+        *("--epochs=20", "--set=evaluate_every=2", "--tune=optimizer.lr=0.005,0.015,0.05"),
     ],
     # Random crops, flips and weight decay: what most people do.
     "resnet8": [
         *("--data=cifar10", "--network=preact_resnet8", "--limit=5000", "--set=data.test_limit=5000"),
-        *("--epochs=30", "--set=evaluate_every=2", "--tune=optimizer.lr=0.03,0.1,0.3"),
+        *("--epochs=20", "--set=evaluate_every=2", "--tune=optimizer.lr=0.03,0.1,0.3"),
     ],
 }
 _NOISE: Mapping[str, Sequence[str]] = {

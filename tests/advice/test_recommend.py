@@ -1,6 +1,7 @@
 """The advice itself: what is recommended when, and the command in real processes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,6 +64,17 @@ def test_a_weak_lead_is_left_alone_and_a_probable_one_followed():
     assert "with a probability of" in probable.to_text()
 
 
+def test_of_methods_that_cannot_be_told_apart_the_one_that_did_better_elsewhere_is_taken():
+    mixup = finalist("mixup+weight-averaging", 121)
+    mixup = replace(mixup, right=np.roll(mixup.right, 10))  # right on other images
+    verdict = judge([finalist(BASELINE, 100), mixup, finalist(GCE, 120)])
+    assert (verdict.name, verdict.tied) == (GCE, (mixup.name,))
+    assert verdict.lines[0].name == mixup.name
+    assert "cannot tell it from mixup; it did better in our measurements" in verdict.to_text()
+    clear = judge([finalist(BASELINE, 100), finalist(mixup.name, 140), finalist(GCE, 120)])
+    assert (clear.name, clear.tied) == (mixup.name, ())
+
+
 def test_where_the_baseline_failed_the_best_of_the_others_is_taken_and_it_is_said():
     verdict = judge([finalist(GCE, 90), finalist("mixup+weight-averaging", 95)])
     assert verdict.name == "mixup+weight-averaging"
@@ -99,12 +111,10 @@ def test_the_command_recommends_keeps_a_record_and_goes_on_without_training_agai
     assert "deepbilevel train --spec" in done.stdout
     (record,) = tmp_path.glob("sweep-recommend-*.json")
     kept = json.loads(record.read_text())
-    assert len(kept["cells"]) == 3
+    assert len(kept["cells"]) == 4
     assert {run["status"] for cell in kept["cells"] for run in cell["runs"]} == {"done"}
     folders = {folder.name: folder.stat().st_mtime_ns for folder in tmp_path.iterdir() if folder.is_dir()}
-    assert (
-        len(folders) == 15 + 5 + 6  # the run that measures the time is one of the first stage: of one epoch here
-    )  # the run that measures the time is one of the first stage, which has one epoch here
+    assert len(folders) == 1 + 15 + 5 + 8  # the first one measures how long an epoch takes
     again = run_command(*COMMAND, "--budget", "10m", "--jobs", "2", "--out", tmp_path, "--json")
     said = json.loads(again.stdout.splitlines()[-1])
     assert said["event"] == "recommended"

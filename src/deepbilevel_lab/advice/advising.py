@@ -11,7 +11,7 @@ import torch
 
 from deepbilevel_lab.advice.candidates import BASELINE, fitting
 from deepbilevel_lab.advice.evidence import Floats, noise_rate
-from deepbilevel_lab.advice.stages import Setting, first_settings, make_stage, next_settings, unit_epochs
+from deepbilevel_lab.advice.stages import Setting, first_settings, make_stage, next_settings, trial_epochs
 from deepbilevel_lab.advice.verdict import Finalist, Verdict, judge
 from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.specs import spec_id
@@ -69,21 +69,21 @@ def advise(
     """
     names, left_out = fitting(base)
     name = f"recommend-{spec_id({'base': base, 'candidates': names, 'budget': budget, 'jobs': jobs})}"
-    units = _read_units(out / f"{name}.units")
-    if units is None:
+    epochs = _read_epochs(out / f"{name}.epochs")
+    if epochs is None:
         say("timing one epoch")
         (outcome,) = run(_timing(base, name), keep=False)
         record = outcome.record
         if record is None or record.seconds.wall is None:
             raise ValueError(f"the first epoch failed, so nothing can be tried: {outcome.error}")
-        units = unit_epochs(record.seconds.wall, budget, jobs, len(names), base.epochs)
-        write_text(out / f"{name}.units", f"{units}\n")
+        epochs = trial_epochs(record.seconds.wall, budget, jobs, len(names), base.epochs)
+        write_text(out / f"{name}.epochs", f"{epochs}\n")
     settings = first_settings(base, names)
     for number in (0, 1):
-        stage = make_stage(base, number, units, settings, name)
+        stage = make_stage(base, number, epochs, settings, name)
         say(f"{stage.about}: {len(stage.trials())} trials")
         settings = next_settings(_scores(stage, settings, run(stage, keep=False)), number)
-    final = make_stage(base, 2, units, settings, name)
+    final = make_stage(base, 2, epochs, settings, name)
     say(f"{final.about}: {len(final.trials())} trials")
     run(final, keep=True)
     verdict = judge(_finalists(settings, final, out, data_dir))
@@ -101,7 +101,7 @@ def _timing(base: RunSpec, name: str) -> Sweep:
     return replace(stage, about="one epoch")
 
 
-def _read_units(path: Path) -> int | None:
+def _read_epochs(path: Path) -> int | None:
     try:
         return max(1, int(path.read_text()))
     except (OSError, ValueError):  # not there, or damaged: it is measured again
@@ -112,10 +112,11 @@ def _scores(stage: Sweep, settings: Sequence[Setting], outcomes: Sequence[Outcom
     results = {outcome.trial.id: outcome.record for outcome in outcomes if outcome.record is not None}
     scores: dict[Setting, float] = {}
     for setting, cell in zip(settings, stage.cells, strict=True):
-        record = results.get(cell.specs[0].id)
-        score = None if record is None else record.figures["selection"]
-        if score is not None:
-            scores[setting] = score
+        records = [results.get(spec.id) for spec in cell.specs]
+        found = [None if record is None else record.figures["selection"] for record in records]
+        known = [score for score in found if score is not None]
+        if known:
+            scores[setting] = float(np.mean(known))
     if not scores:
         raise ValueError("all trials failed, so nothing can be recommended; the messages above say why")
     return scores

@@ -1,6 +1,7 @@
 """The methods that are tried before one is recommended, and how each is used in one's own loop.
 
-All of them average weights, which costs nothing and harms none; see docs/results.md for why these and no others.
+All of them average weights, which costs nothing and harms none; see docs/results.md for why these and no others. The
+order is that of the results there, the best first: it decides where somebody's own data cannot.
 """
 
 from collections.abc import Mapping
@@ -56,13 +57,13 @@ class Candidate:
 BASELINE = "weight-averaging"
 CANDIDATES: Mapping[str, Candidate] = MappingProxyType(
     {
-        BASELINE: Candidate("plain SGD with weight averaging", _AVERAGE),
-        "mixup+weight-averaging": Candidate("mixup with weight averaging", _MIXUP),
-        "gce+weight-averaging": Candidate("generalised cross-entropy with weight averaging", _LOSS),
         "elr+weight-averaging": Candidate("early-learning regularisation with weight averaging", _EARLY),
+        "gce+weight-averaging": Candidate("generalised cross-entropy with weight averaging", _LOSS),
+        "mixup+weight-averaging": Candidate("mixup with weight averaging", _MIXUP),
         "cross-validated-averaged+weight-averaging": Candidate(
             "the cross-validated gradient with weight averaging", _GROUPS
         ),
+        BASELINE: Candidate("plain SGD with weight averaging", _AVERAGE),
     }
 )
 

@@ -1,6 +1,6 @@
-"""Which trials are run within a budget: all candidates briefly, then fewer and longer (successive halving).
+"""Which trials are run in a budget: every candidate at three rates, then fewer with more seeds (successive halving).
 
-Every stage trains from scratch with the whole schedule, so that no candidate is judged in the middle of one.
+All trials have the same length. Short ones would prefer large learning rates and miss what memorising does later.
 """
 
 import math
@@ -16,12 +16,12 @@ from deepbilevel_lab.sweeps.sweep import Cell, Sweep
 from deepbilevel_lab.training.schedules import Constant, Cosine
 from deepbilevel_lab.training.spec import RunSpec
 
-FINALISTS = 3
-"""How many candidates are trained longest, the baseline among them."""
+FINALISTS = 4
+"""How many candidates get the most seeds, the baseline among them."""
+SEEDS = (1, 2, 4)
+"""How many seeds each setting of a stage has; those of earlier stages count."""
 _SELECTION = 0.2  # more than for tuning: methods are judged by these images, and differences are small
 _RATES = (0.3, 1.0, 3.0)
-_LENGTHS = (1, 2, 4)
-_FINAL_SEEDS = 2
 
 
 @dataclass(frozen=True)
@@ -45,38 +45,38 @@ def first_settings(base: RunSpec, names: Sequence[str]) -> list[Setting]:
     return [Setting(name, round(base.optimizer.lr * rate, 10)) for name in names for rate in _RATES]
 
 
-def unit_epochs(seconds_per_epoch: float, budget: float, jobs: int, num_candidates: int, most: int) -> int:
-    """Return the epochs of the first stage, such that all stages together fit the budget.
+def trial_epochs(seconds_per_epoch: float, budget: float, jobs: int, num_candidates: int, most: int) -> int:
+    """Return the epochs of a trial, such that all stages together fit the budget.
 
-    >>> unit_epochs(1.0, budget=600.0, jobs=1, num_candidates=5, most=100)
-    12
+    >>> trial_epochs(1.0, budget=600.0, jobs=1, num_candidates=5, most=100)
+    21
 
     Args:
         seconds_per_epoch: of one run.
         budget: seconds for everything.
         jobs: runs side by side.
         num_candidates: how many methods are tried.
-        most: epochs that a run usually has; the last stage has no more.
+        most: epochs that a run usually has.
     """
-    final = min(FINALISTS, num_candidates) * _FINAL_SEEDS
-    weights = _LENGTHS[0] * num_candidates * len(_RATES) + _LENGTHS[1] * num_candidates + _LENGTHS[2] * final
-    units = int(budget * jobs / (seconds_per_epoch * weights))
-    if units < 1:
-        least = math.ceil(seconds_per_epoch * weights / jobs / 60)
+    settings = (num_candidates * len(_RATES), num_candidates, min(FINALISTS, num_candidates))
+    new_seeds = (SEEDS[0], SEEDS[1] - SEEDS[0], SEEDS[2] - SEEDS[1])
+    trials = sum(count * seeds for count, seeds in zip(settings, new_seeds, strict=True))
+    epochs = int(budget * jobs / (seconds_per_epoch * trials))
+    if epochs < 1:
+        least = math.ceil(seconds_per_epoch * trials / jobs / 60)
         raise SpecError(
-            f"--budget {budget:.0f}s is too short: an epoch takes about {seconds_per_epoch:.0f}s here, and trials of "
-            f"one to four epochs need about {least}m; give more time, or fewer images with --limit"
+            f"--budget {budget:.0f}s is too short: an epoch takes about {seconds_per_epoch:.0f}s here, and {trials} "
+            f"trials of one epoch need about {least}m; give more time, or fewer images with --limit"
         )
-    return max(1, min(units, most // _LENGTHS[2]))
+    return min(epochs, most)
 
 
 def make_stage(
-    base: RunSpec, number: int, units: int, settings: Sequence[Setting], name: str, about: str = ""
+    base: RunSpec, number: int, epochs: int, settings: Sequence[Setting], name: str, about: str = ""
 ) -> Sweep:
     """Return the trials of a stage, counted from 0, as a sweep with a cell for every setting."""
-    epochs = max(1, units * _LENGTHS[number])
     base = replace(base, epochs=epochs, evaluate_every=epochs)
-    seeds = range(base.seed, base.seed + _FINAL_SEEDS) if number == len(_LENGTHS) - 1 else [base.seed]
+    seeds = range(base.seed, base.seed + SEEDS[number])
     cells: list[Cell] = []
     for each in settings:
         expression: Mapping[str, Any] = {**read_methods(each.name)[each.name], "optimizer.lr": each.lr}
@@ -86,7 +86,7 @@ def make_stage(
         kind="comparison",
         name=name,
         title=f"What to train with on {base.data.name}",
-        about=about or f"stage {number + 1} of {len(_LENGTHS)}, {epochs} epochs",
+        about=about or f"stage {number + 1} of {len(SEEDS)}, {epochs} epochs",
         cells=cells,
         seeds=tuple(seeds),
         base=base,

@@ -13,7 +13,7 @@ a lead that is probable, if not certain, is worth following, since the other cho
 
 @dataclass(frozen=True)
 class Finalist:
-    """A candidate that was trained longest.
+    """A candidate that was trained most often.
 
     Attributes:
         right: for each image set aside how many of its runs predict the label; the same images for all finalists.
@@ -49,6 +49,7 @@ class Verdict:
         noise: the estimated share of wrong labels.
         num_images: how many were set aside.
         gain: the difference to the baseline on labels as given; None if it is the baseline itself.
+        tied: the finalists that cannot be told from it.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Verdict:
     noise: Interval | None
     num_images: int
     gain: Interval | None
+    tied: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         """Return the advice in a few sentences."""
@@ -73,6 +75,11 @@ class Verdict:
                 f"{self._on_right_labels()}; 95 % interval {gain.low:.1f} to {gain.high:.1f}, better with a "
                 f"probability of {chance:.0f} %."
             )
+            if self.tied:
+                names = " and ".join(
+                    CANDIDATES[name].words.removesuffix(" with weight averaging") for name in self.tied
+                )
+                text += f" These images cannot tell it from {names}; it did better in our measurements."
         if self.noise is not None:
             noise = self.noise
             text += f" About {noise.value:.0f} % of the labels seem wrong ({noise.low:.0f} to {noise.high:.0f} %)."
@@ -87,7 +94,10 @@ class Verdict:
 
 
 def judge(finalists: Sequence[Finalist]) -> Verdict:
-    """Return the finalist with the best accuracy on labels as given, or the baseline if chance explains its lead."""
+    """Return what agrees best with labels as given, or the baseline if chance explains the lead.
+
+    Of several that cannot be told apart, the first of ``CANDIDATES`` is taken: it is the better one elsewhere.
+    """
     if not finalists:
         raise ValueError("all trials failed, so nothing can be recommended; the messages above say why")
     ranked = sorted(finalists, key=lambda each: -float(each.right.mean()))
@@ -97,10 +107,12 @@ def judge(finalists: Sequence[Finalist]) -> Verdict:
         for each in finalists
         if baseline is not None and each is not baseline
     }
-    best = ranked[0]
-    gain = differences.get(best.name)
-    if baseline is not None and (gain is None or gain.chance_above_zero < SURE):
-        best, gain = baseline, None
+    good = [each for each in ranked if each is not baseline]
+    if baseline is not None:
+        good = [each for each in good if differences[each.name].chance_above_zero >= SURE]
+    near = [each for each in good if paired_difference(good[0].right, each.right).chance_above_zero < SURE]
+    order = list(CANDIDATES)
+    best = min(near, key=lambda each: order.index(each.name), default=baseline or ranked[0])
     lines = tuple(
         Line(
             each.name,
@@ -111,4 +123,5 @@ def judge(finalists: Sequence[Finalist]) -> Verdict:
         )
         for each in ranked
     )
-    return Verdict(best.name, best.lr, lines, best.noise, len(best.right), gain)
+    tied = tuple(each.name for each in near if each is not best)
+    return Verdict(best.name, best.lr, lines, best.noise, len(best.right), differences.get(best.name), tied)
