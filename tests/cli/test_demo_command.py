@@ -18,6 +18,7 @@ from deepbilevel_lab.report import draw_test_curves
 from tests.cli.trained import run_in_process
 
 COMMAND = [sys.executable, "-m", "deepbilevel", "demo"]
+METHODS = ("sgd", "uniform", "bilevel", "cross-validated", "elr")
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +33,12 @@ def ran(tmp_path_factory):
 
 def test_the_command_trains_prints_a_table_and_writes_picture_and_record(ran):
     out, printed = ran
-    for words in ("sgd", "uniform", "bilevel", "last", "best", "points", "sweep-demo.png", "6 of 6 runs"):
+    for words in (*METHODS, "last", "best", "points", "sweep-demo.png", "10 of 10 runs"):
         assert words in printed
     assert (out / "sweep-demo.png").read_bytes().startswith(b"\x89PNG")
     record = json.loads((out / "sweep-demo.json").read_text())
     done = {(cell["row"], run["seed"]) for cell in record["cells"] for run in cell["runs"] if run["status"] == "done"}
-    assert done == {(method, seed) for method in ("sgd", "uniform", "bilevel") for seed in (0, 1)}
+    assert done == {(method, seed) for method in METHODS for seed in (0, 1)}
 
 
 def test_the_command_it_prints_makes_the_same_runs(ran):
@@ -116,24 +117,26 @@ def test_runs_end_when_the_command_is_killed(endless, tmp_path):
     process.communicate(timeout=120)  # ends when no run is left that could still write
 
 
-def compared(**last):
+def compared(*last):
     def figures(test):
         return {"test": MeanFigure(test, 1.4), "best": MeanFigure(90.0, 0.0), "train": MeanFigure(60.0, 1.0)}
 
-    cells = tuple(Cell(name, summary=figures(test)) for name, test in last.items())
+    cells = tuple(Cell(name, summary=figures(test)) for name, test in zip(METHODS, last, strict=True))
     return SweepRecord(kind="comparison", name="demo", title="Methods on digits", cells=cells)
 
 
-def test_the_sentence_says_when_bilevel_loses_and_when_seeds_decide():
-    wins = describe_result(compared(sgd=70.0, uniform=84.5, bilevel=85.0))
-    assert "15.0 points above SGD" in wins
-    assert "0.5 points (no more than the standard deviation over seeds) above the control" in wins
-    assert "15.0 points below SGD" in describe_result(compared(sgd=85.0, uniform=70.0, bilevel=70.0))
+def test_the_sentence_says_when_a_method_loses_and_when_seeds_decide():
+    wins = describe_result(compared(70.0, 84.5, 85.0, 90.0, 95.0))
+    assert "bilevel, is 15.0 points above SGD" in wins
+    assert "0.5 points (no more than the standard deviation over seeds) above its control" in wins
+    assert "our cross-validated gradient is 20.0 points above SGD" in wins
+    assert "elr), the best method of others, 25.0 points above it" in wins
+    assert "bilevel, is 15.0 points below SGD" in describe_result(compared(85.0, 70.0, 70.0, 70.0, 70.0))
 
 
 def test_without_a_finished_run_of_each_method_there_is_no_sentence():
-    record = compared(sgd=70.0, uniform=80.0, bilevel=85.0)
-    unfinished = SweepRecord(kind="comparison", name="d", title="", cells=(*record.cells[:2], Cell("bilevel")))
+    record = compared(70.0, 80.0, 85.0, 90.0, 95.0)
+    unfinished = SweepRecord(kind="comparison", name="d", title="", cells=(*record.cells[:4], Cell("elr")))
     assert describe_result(unfinished) is None
 
 
