@@ -6,7 +6,7 @@ INSTALLED := .venv/installed
 INSTALLED_CLI := .venv/installed-cli
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-hostile test-anywhere check bench format clean
+.PHONY: demo test test-all test-hostile test-anywhere check docs results package bench format clean
 
 demo: $(INSTALLED_CLI)  ## train on digits with wrong labels, about a minute
 	$(BIN)/deepbilevel demo
@@ -25,11 +25,24 @@ test-anywhere: $(INSTALLED)  ## every test, as three other machines round: half 
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/pytest -n auto
 	OMP_WAIT_POLICY=PASSIVE DEEPBILEVEL_TEST_THREADS=2 DEEPBILEVEL_TEST_SEED=1 $(BIN)/pytest -n auto
 
-check: $(INSTALLED)  ## style, types and the layers of the house
+check: $(INSTALLED) docs  ## style, types, the layers of the house, and the site without a broken link
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+
+docs: $(INSTALLED)  ## the documentation site, in site/
+	$(BIN)/sphinx-build -b html -q -W --keep-going docs site
+
+results: $(INSTALLED)  ## the tables and pictures of results in the documents, from the committed records
+	$(BIN)/python -m benchmarks.tables
+
+package: $(INSTALLED)  ## wheel and source archive, in dist/, tried in an empty environment
+	rm -rf dist .venv/package
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m venv .venv/package
+	.venv/package/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	.venv/package/bin/python -I tests/smoke.py
 
 bench: $(INSTALLED)  ## how fast, side by side with what it replaces, a quarter of an hour on a quiet machine
 	$(INSTALL) -e '.[dev,bench]' || echo "not all packages to compare with could be installed; they are reported as failed"
@@ -42,7 +55,7 @@ format: $(INSTALLED)  ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 clean:  ## remove the environment and all caches
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache site dist
 
 # `demo` needs the command only; Ray and a browser's driver, which the tests need, would take minutes to install.
 $(INSTALLED_CLI): EXTRA := cli

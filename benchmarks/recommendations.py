@@ -62,6 +62,26 @@ def evaluate(name: str, out: Path, jobs: int, budget: str) -> Advised:
     return Advised(events[-1]["name"], events[-1]["text"], means)
 
 
+def table() -> str:
+    """Return the committed record as Markdown."""
+    record = json.loads(RESULTS.read_text())
+    lines = ["| setting | recommended | its test accuracy | best candidate | regret |", "|---|---|---|---|---|"]
+    for name, each in record["advice"].items():
+        tests = each["tests"]
+        best = max(tests, key=tests.__getitem__)
+        words = [_short(each["choice"]), f"{tests[each['choice']]:.1f}", f"{_short(best)}, {tests[best]:.1f}"]
+        lines.append(f"| {name} | {' | '.join(words)} | {each['regret']:.1f} |")
+    summary = (
+        f"Within half a point of the best in {record['within_half_a_point']} of {record['settings']} settings; mean "
+        f"regret {record['mean_regret']:.1f} points."
+    )
+    return "\n".join([*lines, "", summary])
+
+
+def _short(method: str) -> str:
+    return method.removesuffix("+weight-averaging") or method
+
+
 def _run(*words: str) -> list[str]:
     done = subprocess.run([sys.executable, "-m", "deepbilevel", *words], capture_output=True, text=True, check=False)
     if done.returncode:

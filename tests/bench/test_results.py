@@ -1,0 +1,27 @@
+"""The tables of the documents are those of the committed records, and the commands behind them can be planned."""
+
+import pytest
+
+from benchmarks.noisy_labels import METHODS, SETTINGS, command
+from benchmarks.tables import PAGES, TABLES, filled
+from tests.cli.trained import run_in_process
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_page_shows_the_committed_records(page):
+    text = page.read_text()
+    assert filled(text) == text, "run: make results"
+
+
+def test_every_table_stands_on_a_page():
+    pages = "\n".join(page.read_text() for page in PAGES)
+    for name in TABLES:
+        assert f"<!-- {name} -->\n|" in pages or f"<!-- {name} -->\n**" in pages
+
+
+def test_every_setting_can_be_planned(tmp_path):
+    for setting in SETTINGS:
+        words = command(setting, tmp_path, 1, "0-2")[3:]
+        done = run_in_process(*words, "--dry-run")
+        assert done.exit_code == 0, done.output
+        assert len(done.output.splitlines()) == len(METHODS) * 3 * 3
