@@ -114,9 +114,9 @@ class _Step(GroupStep[Any]):
 
         return super().step_over(group, watched_loss_of, shared_dropout=shared_dropout)
 
-    def backward(self, loss: Tensor) -> None:
+    def backward(self, loss: Tensor, *, labels: Tensor | None = None) -> None:
         with self.stopwatch.charging(RULE):
-            super().backward(loss)
+            super().backward(loss, labels=labels)
 
     def fill(self) -> Any:
         with self.stopwatch.charging(RULE):

@@ -170,6 +170,11 @@ class Rule(ABC, Generic[ReportT]):
         return False
 
     @property
+    def shrinks_gradients(self) -> bool:
+        """Whether it says by the size of gradients what is to be learned; some optimizers divide by that size."""
+        return False
+
+    @property
     def needs_layers(self) -> str | None:
         """The setting that needs to know which module owns which parameter, if one does."""
         return None

@@ -15,7 +15,7 @@ Weight decay stays with the optimizer: the rule does not see it.
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,9 @@ from deepbilevel.contract import Accumulator, Outcome, ReportT, Rule
 from deepbilevel.gradients import AnyGradients, Gradients
 from deepbilevel.parameters import Parameters, emptied_gradients
 from deepbilevel.step_base import StepBase
+
+if TYPE_CHECKING:
+    from deepbilevel.sampling import MatchedGroups, MatchedLoader
 
 Batch = TypeVar("Batch")
 
@@ -81,7 +84,7 @@ class GroupStep(StepBase[ReportT]):
         """Whether all mini-batches of the group are in and :meth:`fill` is due."""
         return self.num_collected == self.num_expected
 
-    def backward(self, loss: Tensor) -> None:
+    def backward(self, loss: Tensor, *, labels: Tensor | None = None) -> None:
         """Compute and collect the gradient of one mini-batch; call this instead of ``loss.backward()``.
 
         ``.grad`` is set to None and stays so until :meth:`fill`: gradients of other backward passes in between are
@@ -90,11 +93,19 @@ class GroupStep(StepBase[ReportT]):
         If the loss is refused or autograd fails, the group and ``.grad`` are as before: call again. If adding up fails
         (out of memory, Ctrl-C), the group is dropped and the next call starts a new one. A group that is not full goes
         on with the next call, also in the next epoch, unless :meth:`reset` drops it.
+
+        Args:
+            loss: of one mini-batch, not divided by k.
+            labels: of its samples, if it is to be checked that the mini-batches of a group carry the same. Pass them
+                as they come from the loader: to compare labels on a GPU, the loop waits for it.
         """
         self._check_not_full()
+        check_loss(loss, self.device)
         if not self._losses:  # once per group is soon enough, and costs a walk over the modules
             self._check_model_unchanged()
-        check_loss(loss, self.device)
+            self._guard.begin_group(self, loss)
+        if labels is not None:
+            self._guard.check_labels(self, labels)
         with emptied_gradients(self.parameters):
             gradients = self._gradients_of(loss)
             check_gradients(gradients)  # that there are any; what becomes of NaN is up to the rule
@@ -151,6 +162,20 @@ class GroupStep(StepBase[ReportT]):
             raise
         return self.fill()
 
+    def loader(self, dataset: Any, labels: Any, *, batch_size: int, seed: int, **options: Any) -> "MatchedLoader":
+        """Return a ``DataLoader`` of matched groups of this step's size, dealt out to processes as the step is.
+
+        Args:
+            dataset: anything with ``__getitem__``.
+            labels: one class for each of its items; more in :class:`~deepbilevel.MatchedGroups`.
+            batch_size: how many items each mini-batch has.
+            seed: determines every epoch.
+            options: of the ``DataLoader``, and ``holdout``, ``draw`` and ``on_rare`` of ``MatchedGroups``.
+        """
+        from deepbilevel.sampling.loader import make_loader  # imported here because some have a sampler of their own
+
+        return make_loader(self, dataset, labels, batch_size=batch_size, seed=seed, **options)
+
     def step_at_once(
         self, group: Iterable[Batch], losses_of: Callable[[Batch], Tensor], *, samples_per_pass: int | None = None
     ) -> ReportT:
@@ -159,7 +184,11 @@ class GroupStep(StepBase[ReportT]):
 
         return step_at_once(self, group, losses_of, samples_per_pass=samples_per_pass)
 
-    # Where several processes work together, `distributed/` overrides these four.
+    # Where several processes work together, `distributed/` overrides these five.
+
+    def deal(self, groups: "MatchedGroups") -> "MatchedGroups":
+        """Return the sampler of what this process gets of groups."""
+        return groups.alone() if self.alone_on_purpose else groups
 
     def _gradients_of(self, loss: Tensor) -> Gradients:
         if not self.alone_on_purpose:

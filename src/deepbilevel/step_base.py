@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from deepbilevel.checks import check_count
 from deepbilevel.contract import Memory, ReportT, Rule
 from deepbilevel.gradients import Gradients, Layout
+from deepbilevel.guards import Guard
 from deepbilevel.parameters import Autograd, Parameters, device_of, owning_modules, unique_parameters
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class StepBase(ABC, Generic[ReportT]):
         self._updates: ShrunkenUpdates | None = self._make_updates()
         self._memory: Memory = {}
         self._dropout_seed: int | None = None
+        self._guard = Guard(self)
 
     def _check_model_unchanged(self) -> None:
         """Refuse parameters that the model got later: no rule would see them, and their ``.grad`` would only grow."""

@@ -39,7 +39,7 @@ class Ranks:
     """
 
     def __init__(self, process_group: "ProcessGroup | None") -> None:
-        self._group = process_group
+        self.process_group = process_group
         self.rank: int = dist.get_rank(process_group)
         self.size: int = dist.get_world_size(process_group)
         self.members: tuple[int, ...] = tuple(dist.get_process_group_ranks(process_group or dist.group.WORLD))
@@ -68,7 +68,7 @@ class Ranks:
         # A sum with zeros leaves what is not finite in its own row, and needs no padding where shares differ.
         whole = rows.new_zeros(num_batches, rows.shape[1])
         whole[self.rank :: self.size] = rows
-        dist.all_reduce(whole, group=self._group)
+        dist.all_reduce(whole, group=self.process_group)
         return whole
 
     @exchanging()
@@ -78,7 +78,7 @@ class Ranks:
         pending: list[Any] = []
         for bucket in _buckets(vectors):
             flat = torch.cat([vectors[position] for position in bucket])
-            pending.append(dist.all_reduce(flat, group=self._group, async_op=True))
+            pending.append(dist.all_reduce(flat, group=self.process_group, async_op=True))
             sums |= _parts(flat, bucket, vectors)
         for work in pending:
             _wait(work)
@@ -99,7 +99,7 @@ class Ranks:
         for bucket in _buckets(vectors):
             own = [vectors[position] for position in bucket]
             flat = torch.cat(own) if self.rank == 0 else own[0].new_empty(sum(each.numel() for each in own))
-            pending.append(dist.broadcast(flat, self._first, group=self._group, async_op=True))
+            pending.append(dist.broadcast(flat, self._first, group=self.process_group, async_op=True))
             sent |= _parts(flat, bucket, vectors)
         return Broadcast([sent[position] for position in range(len(vectors))], pending)
 
@@ -107,7 +107,7 @@ class Ranks:
     def number_of_first(self, number: int, device: torch.device) -> int:
         """Return the first process's number."""
         sent = torch.tensor(number, device=device)
-        dist.broadcast(sent, self._first, group=self._group)
+        dist.broadcast(sent, self._first, group=self.process_group)
         return int(sent)
 
     @exchanging()
@@ -115,7 +115,7 @@ class Ranks:
         """Return everybody's numbers, by rank."""
         own = torch.tensor(numbers, device=device)
         gathered = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(gathered, own, group=self._group)
+        dist.all_gather(gathered, own, group=self.process_group)
         return [each.tolist() for each in gathered]
 
 

@@ -16,6 +16,7 @@ from deepbilevel.distributed.ranks import Ranks, quiet_wrappers
 from deepbilevel.distributed.running_statistics import RunningStatistics
 from deepbilevel.distributed.spreads import Spread, check_samplers
 from deepbilevel.gradients import AnyGradients, Gradients
+from deepbilevel.sampling import MatchedGroups
 from deepbilevel.step import GroupStep
 
 
@@ -41,6 +42,12 @@ class SharedStep(GroupStep[ReportT]):
             optimizer=step.optimizer,
             scaler=step.scaler,
         )
+
+    def deal(self, groups: MatchedGroups) -> MatchedGroups:
+        """Return the sampler of this process's part, by the spread of the step."""
+        from deepbilevel.distributed.sharing import share  # which imports this module
+
+        return share(groups, self._spread, process_group=self._ranks.process_group)
 
     def _gradients_of(self, loss: Tensor) -> Gradients:
         self._before_backward()

@@ -63,7 +63,7 @@ def _share_sampler(
     sampler: MatchedGroups, spread: Spread | Literal["nothing"], process_group: "ProcessGroup | None"
 ) -> MatchedGroups:
     if spread == "nothing" or (ranks := find_ranks(process_group)) is None:
-        return sampler.dealt(Part(0, 1, "batches", sampler.num_batches))
+        return sampler.alone()
     if spread == "batches":
         ranks.check_share(sampler.num_batches)
     if spread == "images" and sampler.batch_size % ranks.size:

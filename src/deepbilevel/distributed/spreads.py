@@ -9,6 +9,8 @@ nothing   every process trains a model of its own
 import weakref
 from typing import Literal
 
+from deepbilevel.guards import check_not_dealt_again
+
 Spread = Literal["batches", "groups", "images"]
 Members = tuple[int, ...]
 
@@ -24,8 +26,10 @@ def note_sampler(sampler: object, members: Members, spread: Spread) -> None:
 def check_samplers(members: Members, spread: Spread) -> None:
     """Refuse a step that shares with ``members`` in a way in which no living sampler deals out to them.
 
-    Without a shared sampler of ours there is nothing to compare.
+    Also refuse samplers whose part somebody has dealt out once more. Without a shared sampler of ours there is nothing
+    to compare.
     """
+    check_not_dealt_again(list(_samplers))
     dealt = {theirs for others, theirs in _samplers.values() if others == members}
     if dealt and spread not in dealt:
         raise ValueError(

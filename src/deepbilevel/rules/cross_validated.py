@@ -88,6 +88,11 @@ class CrossValidatedRule(Rule[ElementwiseReport]):
         return self.shrink == "update"
 
     @property
+    def shrinks_gradients(self) -> bool:
+        """Whether the gradient is shrunk."""
+        return self.shrink == "gradient"
+
+    @property
     def needs_layers(self) -> str | None:
         """Blocks of layers do."""
         return "block='layer'" if self.block == "layer" else None

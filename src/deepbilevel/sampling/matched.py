@@ -15,6 +15,7 @@ import numpy as np
 from torch.utils.data import Sampler
 
 from deepbilevel.checks import check_alone
+from deepbilevel.guards import note_pass
 from deepbilevel.sampling.draws import Draw, ImageQueue, Part, ShuffledDeck, StratifiedDraw
 from deepbilevel.sampling.pools import Indices, Labels, OnRare, one_class, read_classes, reserve_holdout, split_pools
 
@@ -121,6 +122,7 @@ class MatchedGroups(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         if not self._is_dealt:
             check_alone()
+        note_pass(self)
         epoch, done = self._next
         # Set at the start, not at the end: a pass that is broken off is followed by a new one, not by itself again.
         self._next = (epoch + 1, 0)
@@ -147,9 +149,23 @@ class MatchedGroups(Sampler[list[int]]):
         other.load_state_dict(self.state_dict())  # a place between parts moves to the next whole one
         return other
 
+    def alone(self) -> "MatchedGroups":
+        """Return a sampler of the same groups that yields all of them, although there are other processes."""
+        return self.dealt(Part(0, 1, "batches", self.num_batches))
+
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be this epoch, from its start; going on in order, or from a loaded state, needs no call."""
         self._next = self._here = (_whole("epoch", epoch, at_least=0), 0)
+
+    @property
+    def next_position(self) -> tuple[int, int]:
+        """The epoch in which the next pass begins, and after how many mini-batches, those of all processes."""
+        return self._next
+
+    @property
+    def stride(self) -> int:
+        """How many mini-batches all processes go through together, while this one goes through its part of a group."""
+        return self._part.stride
 
     def state_dict(self, *, num_groups: int | None = None) -> dict[str, Any]:
         """Return the position in the current epoch and the settings, as plain numbers and strings.
