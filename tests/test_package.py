@@ -69,7 +69,11 @@ sys.modules["deepbilevel_lab"] = sys.modules["deepbilevel_paper"] = None
 import pkgutil, importlib, deepbilevel
 for module in pkgutil.walk_packages(deepbilevel.__path__, "deepbilevel."):
     if not module.name.endswith("__main__"):
-        importlib.import_module(module.name)
+        try:
+            importlib.import_module(module.name)
+        except ImportError as error:  # trainers of others, each with an extra of its own
+            name = module.name.removeprefix("deepbilevel.integrations.")
+            assert f"pip install 'deepbilevel[{name}]'" in str(error)
 """
     result = run(code)
     assert result.returncode == 0, result.stderr
