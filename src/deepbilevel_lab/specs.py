@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache, partial, reduce
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -73,7 +73,7 @@ def _to_plain(spec: Any, *, leave_out_later: bool) -> Any:
             if not (
                 leave_out_later
                 and ADDED_LATER.items() <= each.metadata.items()
-                and getattr(spec, each.name) == each.default
+                and getattr(spec, each.name) == _default(each)
             )
         }
         kind = getattr(spec, "kind", None)
@@ -83,6 +83,10 @@ def _to_plain(spec: Any, *, leave_out_later: bool) -> Any:
     if isinstance(spec, (tuple, list)):
         return [again(value) for value in cast(list[Any], spec)]
     return spec
+
+
+def _default(each: "Field[Any]") -> Any:
+    return each.default if each.default_factory is MISSING else each.default_factory()
 
 
 def from_plain(kind: type[T], plain: Any, key: str = "") -> T:

@@ -18,7 +18,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deepbilevel_lab.networks.catalog import NETWORKS
 from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.training.build import find_device, make_model
 from deepbilevel_lab.training.spec import RunSpec
@@ -149,4 +148,4 @@ def _make_evaluation(spec: RunSpec, model: nn.Module) -> _Step:
 
 def _random_images(spec: RunSpec, model: nn.Module, num_images: int) -> torch.Tensor:
     device = next(model.parameters()).device
-    return torch.randn(num_images, *NETWORKS[spec.network.name].input_shape, device=device)
+    return torch.randn(num_images, *spec.network.input_shape, device=device)

@@ -133,7 +133,7 @@ def test_runs_that_cannot_be_audited_say_why(tmp_path):
 
 def test_images_that_have_changed_since_are_refused(tmp_path):
     photos = write_colours(tmp_path / "photos")
-    settings = {"data.limit": None, "data.test_limit": None, "method": "sgd", "audit": True}
+    settings = {"data.limit": None, "data.test_limit": None, "method": "sgd", "mixing": None, "audit": True}
     groups = {"group.num_batches": 2, "group.batch_size": 8}
     run = train_run(tmp_path / "runs", make_spec("folder", path=str(photos), **settings, **groups))
     shutil.move(photos / "blue" / "0.jpg", photos / "red" / "new.jpg")

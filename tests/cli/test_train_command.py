@@ -48,7 +48,7 @@ def test_every_option_reaches_its_field():
 def test_a_folder_and_a_table_may_be_named_directly(tmp_path):
     (tmp_path / "photos").mkdir()
     spec = resolve("--data", tmp_path / "photos")
-    assert (spec.data.name, spec.data.path, spec.network.name) == ("folder", str(tmp_path / "photos"), "cifarnet")
+    assert (spec.data.name, spec.data.path, spec.network.name) == ("folder", str(tmp_path / "photos"), "small_resnet")
     assert resolve("--data", "folder", "--data-dir", tmp_path / "photos") == spec
     assert resolve("--data", tmp_path / "table.csv").data.name == "csv"
 

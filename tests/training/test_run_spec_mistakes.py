@@ -214,7 +214,7 @@ def test_what_is_misspelt_or_missing_is_named_with_the_nearest(plain, message):
 
 
 WHOLE = ["epochs", "seed", "threads", "evaluate_every", "zeroed_steps", "data.limit", "data.test_limit"]
-WHOLE += ["data.test_crops", "group.num_batches", "group.batch_size"]
+WHOLE += ["data.test_crops", "network.side", "group.num_batches", "group.batch_size"]
 NUMBERS = [
     "optimizer.lr",
     "method.mu",
@@ -227,7 +227,7 @@ NUMBERS = [
 ]
 FLAGS = ["method.normalize", "method.per_layer", "shared_dropout", "audit", "group.matched"]
 TEXTS = ["data.name", "data.recipe", "data.path", "data.labels", "data.split", "network.name", "network.weights"]
-TEXTS += ["optimizer.name"]
+TEXTS += ["optimizer.name", "data.test_path"]
 CHOICES = [
     "device",
     "precision",

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepbilevel_lab.cli.messages import WRONG_USAGE, errors_as_messages
-from deepbilevel_lab.cli.resolving import change_spec, resolve_spec
+from deepbilevel_lab.cli.options import (
+    BatchSizeOption,
+    LrOption,
+    NetworkOption,
+    NumBatchesOption,
+    ValOption,
+)
+from deepbilevel_lab.cli.resolving import resolve, tell_notes
 
 if TYPE_CHECKING:
     from deepbilevel_lab.audit import Findings
@@ -41,13 +48,19 @@ def audit(
             show_default=False,
         ),
     ] = None,
-    network: Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")] = None,
-    method: Annotated[str | None, typer.Option(help="A rule, as of `train`; bilevel unless told.")] = None,
+    val: ValOption = None,
+    network: NetworkOption = None,
+    method: Annotated[
+        str | None, typer.Option(help="A rule, as of `train`; bilevel, or sgd for your own images, unless told.")
+    ] = None,
     loss: Annotated[str | None, typer.Option(help="A loss, as of `train`; cross-entropy unless told.")] = None,
     labels: Annotated[str | None, typer.Option(help="Other labels, as of `train`.")] = None,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong to try it out, as in uniform:0.2.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
+    batch_size: BatchSizeOption = None,
+    num_batches: NumBatchesOption = None,
+    lr: LrOption = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of the run; half the cores (4 at most) unless told.")
@@ -69,6 +82,12 @@ def audit(
 
     given = {"method": method, "loss": loss, "noise": noise, "epochs": epochs, "data.labels": labels}
     given |= {"data.limit": limit, "seed": seed, "threads": threads}
+    given |= {
+        "group.batch_size": batch_size,
+        "group.num_batches": num_batches,
+        "optimizer.lr": lr,
+        "data.test_path": val,
+    }
     in_environment = os.environ.get("DEEPBILEVEL_DATA")
     folder = RunFolder(Path(place))
     if folder.spec_file.is_file() and folder.record_file.is_file():
@@ -89,11 +108,13 @@ def audit(
     data_dir = data_dir or Path(in_environment or "data")
     with errors_as_messages(WRONG_USAGE, silent=not launch.is_first):
         _check_place(place)
-        spec = resolve_spec(place, data_dir, network, None)
-        spec = change_spec(spec, {"audit": True, "group.on_rare": "repeat", **given}, settings or [])
+        given = {"audit": True, "group.on_rare": "repeat", **given}
+        resolved = resolve(place, data_dir, network, None, given, settings or [], plain=True)
+        spec = resolved.spec
         if not spec.audit:
             raise ValueError("audit=false leaves nothing to report; drop it, or train with `deepbilevel train`")
         check_spread(spec, launch.size)
+    tell_notes(resolved.notes if launch.is_first else [])
     runs = out / "runs"
     run_and_watch(spec, launch, quiet=quiet, out=runs, data_dir=data_dir, workers=workers)
     with errors_as_messages():

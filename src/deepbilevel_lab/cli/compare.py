@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepbilevel_lab.cli.messages import WRONG_USAGE, errors_as_messages
+from deepbilevel_lab.cli.options import (
+    BatchSizeOption,
+    DataOption,
+    LrOption,
+    NetworkOption,
+    NumBatchesOption,
+    ValOption,
+)
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, Place, read_place
-from deepbilevel_lab.cli.resolving import change_spec, parse_seeds, resolve_spec, split_settings
+from deepbilevel_lab.cli.resolving import parse_seeds, resolve, split_settings, tell_notes
 from deepbilevel_lab.records import SweepRecord, to_json
 
 if TYPE_CHECKING:
@@ -20,13 +28,12 @@ _USUAL_METHODS = "sgd,uniform,random,bilevel,cross-validated"
 
 
 def compare(
-    data: Annotated[
-        str | None, typer.Option(help="A data set (`deepbilevel data list`), a folder of images, or a .csv table.")
-    ] = None,
+    data: DataOption = None,
+    val: ValOption = None,
     data_dir: Annotated[
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
-    network: Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")] = None,
+    network: NetworkOption = None,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
     methods: Annotated[
         str, typer.Option(help="Names of --list, as in sgd,bilevel+mixup,bilevel[method.mu=0.1],controls.")
@@ -43,6 +50,9 @@ def compare(
     on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
+    batch_size: BatchSizeOption = None,
+    num_batches: NumBatchesOption = None,
+    lr: LrOption = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of a run; half the cores (4 at most) unless told.")
     ] = None,
@@ -74,7 +84,7 @@ def compare(
 
     from deepbilevel_lab.cli.side_by_side import conclude
     from deepbilevel_lab.report import draw_comparison
-    from deepbilevel_lab.sweeps.comparison import plan
+    from deepbilevel_lab.sweeps.comparison import plan, set_selection_aside
     from deepbilevel_lab.sweeps.expressions import read_methods
     from deepbilevel_lab.sweeps.tuning import read_grid
 
@@ -84,13 +94,24 @@ def compare(
         _check_settings(settings or [])
         place = read_place(on)
         wanted, numbers = read_methods(methods), parse_seeds(seeds)
-        base = resolve_spec(data, data_dir, network, spec_file)
         given = {"noise": noise, "epochs": epochs, "data.limit": limit, "threads": threads}
+        given |= {
+            "group.batch_size": batch_size,
+            "group.num_batches": num_batches,
+            "optimizer.lr": lr,
+            "data.test_path": val,
+        }
         grid = None if tune is None else read_grid(tune)
-        comparison = plan(change_spec(base, given, settings or []), wanted, numbers, tune=grid, name=name)
+        base = resolve(
+            *(data, data_dir, network, spec_file, given, settings or []),
+            plain=True,
+            prepare=lambda spec: set_selection_aside(spec) if grid else spec,
+        )
+        comparison = plan(base.spec, wanted, numbers, tune=grid, name=name)
     if dry_run:
         _print_runs(comparison, as_json=as_json)
         return
+    tell_notes(base.notes)
     record, outcomes, files = run_comparison(
         comparison, place, out, data_dir, jobs, workers=workers, quiet=quiet or markdown, as_json=as_json
     )

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepbilevel_lab.cli.messages import INTERRUPTED, WRONG_USAGE, errors_as_messages
+from deepbilevel_lab.cli.options import (
+    BatchSizeOption,
+    DataOption,
+    LrOption,
+    NetworkOption,
+    NumBatchesOption,
+    ValOption,
+)
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, read_place
-from deepbilevel_lab.cli.resolving import change_spec, resolve_spec
+from deepbilevel_lab.cli.resolving import resolve
 
 if TYPE_CHECKING:
     from deepbilevel_lab.advice.advising import Advice
@@ -23,19 +31,21 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def recommend(
-    data: Annotated[
-        str | None, typer.Option(help="A data set (`deepbilevel data list`), a folder of images, or a .csv table.")
-    ] = None,
+    data: DataOption = None,
+    val: ValOption = None,
     data_dir: Annotated[
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
-    network: Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")] = None,
+    network: NetworkOption = None,
     budget: Annotated[str, typer.Option(help="Time for all trials together, as in 30m, 2h or 90s.")] = "30m",
     noise: Annotated[
         str | None, typer.Option(help="Make labels wrong first, to try it out, as in uniform:0.5.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of the longest trials, at the most.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Use that many images only.")] = None,
+    batch_size: BatchSizeOption = None,
+    num_batches: NumBatchesOption = None,
+    lr: LrOption = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help=JOBS_HELP)] = None,
     on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
@@ -58,7 +68,13 @@ def recommend(
 
         seconds, place = read_duration(budget), read_place(on)
         given = {"noise": noise, "epochs": epochs, "data.limit": limit, "seed": seed, "threads": threads}
-        base = prepared(change_spec(resolve_spec(data, data_dir, network, None), given, settings or []))
+        given |= {
+            "group.batch_size": batch_size,
+            "group.num_batches": num_batches,
+            "optimizer.lr": lr,
+            "data.test_path": val,
+        }
+        base = resolve(data, data_dir, network, None, given, settings or [], plain=True, prepare=prepared).spec
         if base.data.entry.multi_label:
             raise ValueError(f"recommend needs one label per image; {base.data.name} has several: use compare --tune")
 

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,38 +11,102 @@ if TYPE_CHECKING:
     from deepbilevel_lab.training.spec import RunSpec
 
 _MOST_SEEDS = 1_000
+_ABOUT_LABELS = ("method", "loss", "mixing", "audit")  # whoever names one of these decides on all
 
 
-def resolve_spec(
-    data: str | None, data_dir: Path, network: str | None, spec_file: Path | None, *, text: str | None = None
-) -> "RunSpec":
-    """Return the run that is meant before anything is changed in it; ``text`` is the spec itself, if it was sent."""
-    from deepbilevel_lab.specs import from_plain
-    from deepbilevel_lab.training.defaults import default_spec
-    from deepbilevel_lab.training.spec import RunSpec
-    from deepbilevel_lab.training.spec_files import load_spec
+@dataclass(frozen=True)
+class Resolved:
+    """The run that is meant.
+
+    Attributes:
+        spec: the run.
+        reasons: why settings are what they are that nobody gave, for images of one's own.
+        notes: what a person should know before it begins.
+    """
+
+    spec: "RunSpec"
+    reasons: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+
+
+def resolve(
+    data: str | None,
+    data_dir: Path,
+    network: str | None,
+    spec_file: Path | None,
+    given: dict[str, Any],
+    settings: list[str],
+    *,
+    text: str | None = None,
+    plain: bool = False,
+    prepare: "Callable[[RunSpec], RunSpec]" = lambda spec: spec,
+) -> Resolved:
+    """Return the run that is meant: what is usual, then the options that were given, then what ``--set`` says.
+
+    Args:
+        data: what ``--data`` says.
+        data_dir: where data sets stand.
+        network: what ``--network`` says.
+        spec_file: what ``--spec`` says.
+        given: options by the dotted keys of their fields; None where one was not given.
+        settings: what ``--set`` says.
+        text: the spec itself, if it was sent.
+        plain: leave out what meets wrong labels by default: the command compares such methods, or none must be there.
+        prepare: what the command changes in every run; images of one's own are counted after it.
+    """
+    from deepbilevel_lab.training.defaults import explained_default
+    from deepbilevel_lab.training.own_data import fit_groups, without_remedy
 
     if spec_file is not None:
         if data is not None or network is not None:
             raise ValueError("--spec already says which data and network; change them in the file, or with --set")
-        if str(spec_file) != "-":
-            return load_spec(spec_file)
-        return from_plain(RunSpec, json.loads(text) if text is not None else json.load(sys.stdin))
+        return Resolved(prepare(change_spec(_read_spec(spec_file, text), given, settings)))
     if data is None:
         raise ValueError("--data is missing; `deepbilevel data list` shows what there is, digits need no download")
-    kind, path = _own_images(data, data_dir)
-    return default_spec(kind, network, path=path)
+    kind, path, parts, notes = _own_images(data, data_dir)
+    spec, reasons = explained_default(kind, network, path=path)
+    given = {**parts, **{key: value for key, value in given.items() if value is not None}}
+    keys = {*given, *(key for key, _ in split_settings(settings))}
+    if spec.data.entry.own and (plain or any(key.partition(".")[0] in _ABOUT_LABELS for key in keys)):
+        spec, reasons = without_remedy(spec, reasons, averaging=not plain)
+    spec = prepare(change_spec(spec, given, settings))
+    reasons = {key: reason for key, reason in reasons.items() if key not in keys}
+    if spec.data.entry.own:
+        spec, reasons["group"] = fit_groups(spec, data_dir, fixed=keys)
+    return Resolved(spec, [f"{key}: {reason}" for key, reason in reasons.items()], notes)
 
 
-def _own_images(data: str, data_dir: Path) -> tuple[str, str]:
-    """Return the name in the catalog and the place, also where somebody named the place itself."""
+def _read_spec(spec_file: Path, text: str | None) -> "RunSpec":
+    from deepbilevel_lab.specs import from_plain
+    from deepbilevel_lab.training.spec import RunSpec
+    from deepbilevel_lab.training.spec_files import load_spec
+
+    if str(spec_file) != "-":
+        return load_spec(spec_file)
+    return from_plain(RunSpec, json.loads(text) if text is not None else json.load(sys.stdin))
+
+
+def _own_images(data: str, data_dir: Path) -> tuple[str, str, dict[str, Any], list[str]]:
+    """Return the name in the catalog and the place, also where somebody named the place itself.
+
+    Then, of a folder with a part to train on and one to test on, the latter as a setting, and what to say about it.
+    """
     from deepbilevel_lab.data import DATA_SETS
+    from deepbilevel_lab.data.image_files import find_parts
 
-    if data not in DATA_SETS and Path(data).is_dir():
-        return "folder", data
-    if data not in DATA_SETS and Path(data).suffix == ".csv":
-        return "csv", data
-    return data, str(data_dir)
+    if data not in DATA_SETS and Path(data).suffix == ".csv" and not Path(data).is_dir():
+        return "csv", data, {}, []
+    is_place = data not in DATA_SETS and Path(data).is_dir()
+    if not is_place and data != "folder":
+        return data, str(data_dir), {}, []
+    place = data if is_place else str(data_dir)
+    parts = find_parts(Path(place))
+    if parts is None:
+        return "folder", place, {}, []
+    note = f"{parts.train} is trained on, {parts.test} tested on"
+    if parts.untouched is not None:
+        note += f"; {parts.untouched} is left alone: deepbilevel evaluate RUN --data {parts.untouched}"
+    return "folder", str(parts.train), {"data.test_path": str(parts.test)}, [note]
 
 
 def change_spec(spec: "RunSpec", given: dict[str, Any], settings: list[str]) -> "RunSpec":
@@ -53,6 +119,12 @@ def change_spec(spec: "RunSpec", given: dict[str, Any], settings: list[str]) -> 
     for key, value in split_settings(settings):
         spec = with_value(spec, key, value)
     return spec
+
+
+def tell_notes(notes: list[str]) -> None:
+    """Say what a person should know; beside the output, which a program may read."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def split_settings(settings: list[str]) -> list[tuple[str, str]]:

@@ -181,11 +181,13 @@ def _print_run(entry: "RunEntry") -> None:
         f"{_count(record.parameters)} parameters",
     ]
     if final is not None and best is not None:
-        on_clean = "" if final.train_clean is None else f" ({final.train_clean:.2f} on clean labels)"
+        # Under noise the gap mixes what was memorised with what was learned, and says nothing.
+        on_clean = f", gap {show_figure(final.gap)}"
+        if final.train_clean is not None:
+            on_clean = f" ({final.train_clean:.2f} on clean labels)"
         lines.append(
             f"test {record.metric} {show_figure(final.test)} % last, {show_figure(best.test)} % best "
-            f"(epoch {best.epoch}, chosen by looking at it); train {show_figure(final.train)} %{on_clean}, "
-            f"gap {show_figure(final.gap)}"
+            f"(epoch {best.epoch}, chosen by looking at it); train {show_figure(final.train)} %{on_clean}"
         )
     taken = {"wall": record.seconds.wall, "cpu": record.seconds.cpu, "training": record.seconds.training}
     seconds = ", ".join(f"{name} {value:,.1f}" for name, value in taken.items() if value is not None)

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepbilevel_lab.cli.messages import FAILED, INTERRUPTED, WRONG_USAGE, errors_as_messages, last_words
-from deepbilevel_lab.cli.resolving import change_spec, parse_seeds, resolve_spec
+from deepbilevel_lab.cli.options import (
+    BatchSizeOption,
+    DataOption,
+    LrOption,
+    NetworkOption,
+    NumBatchesOption,
+    ValOption,
+)
+from deepbilevel_lab.cli.resolving import parse_seeds, resolve, tell_notes
 from deepbilevel_lab.cli.tie import read_spec_and_watch
 from deepbilevel_lab.records import RunRecord, show_figure, to_json
 
@@ -21,18 +29,17 @@ if TYPE_CHECKING:
 
 
 def train(
-    data: Annotated[
-        str | None, typer.Option(help="A data set (`deepbilevel data list`), a folder of images, or a .csv table.")
-    ] = None,
+    data: DataOption = None,
+    val: ValOption = None,
     data_dir: Annotated[
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
-    network: Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")] = None,
+    network: NetworkOption = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help="bilevel (the default), cross-validated, sgd, uniform or another rule (a wrong name lists them all); "
-            "or your own, as package.module:ClassName."
+            help="bilevel (the default; sgd for your own images), cross-validated, sgd, uniform or another rule (a "
+            "wrong name lists them all); or your own, as package.module:ClassName."
         ),
     ] = None,
     loss: Annotated[
@@ -43,7 +50,9 @@ def train(
             "auxiliary-images."
         ),
     ] = None,
-    mixing: Annotated[str | None, typer.Option(help="mixup: blend images and labels in pairs.")] = None,
+    mixing: Annotated[
+        str | None, typer.Option(help="mixup: blend images and labels in pairs; the default for your own images.")
+    ] = None,
     labels: Annotated[
         str | None,
         typer.Option(help="Other labels: a named set (worst of CIFAR-10N), or the corrected.csv of an audit."),
@@ -51,6 +60,9 @@ def train(
     noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
+    batch_size: BatchSizeOption = None,
+    num_batches: NumBatchesOption = None,
+    lr: LrOption = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Several runs, as in 0-4 or 0,2,5.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many of them side by side.")] = 1,
@@ -92,13 +104,16 @@ def train(
 
     launch = Launch() if tied else Launch.find()  # who starts a tied run may be one of many itself; the run is not
     with errors_as_messages(WRONG_USAGE, silent=not launch.is_first):
-        spec = resolve_spec(data, data_dir, network, spec_file, text=sent)
         given = {"method": method, "loss": loss, "mixing": mixing, "noise": noise, "epochs": epochs}
-        spec = change_spec(
-            spec,
-            {**given, "data.labels": labels, "data.limit": limit, "threads": threads, "seed": seed},
-            settings or [],
-        )
+        given |= {"data.labels": labels, "data.limit": limit, "threads": threads, "seed": seed}
+        given |= {
+            "group.batch_size": batch_size,
+            "group.num_batches": num_batches,
+            "optimizer.lr": lr,
+            "data.test_path": val,
+        }
+        resolved = resolve(data, data_dir, network, spec_file, given, settings or [], text=sent)
+        spec = resolved.spec
         if seeds is not None and seed is not None:
             raise ValueError("--seed and --seeds cannot be given together; --seeds 0-4 runs five")
         if seeds is not None and launch.size > 1:
@@ -108,9 +123,11 @@ def train(
         check_spread(spec, launch.size)
         specs = [spec] if seeds is None else [replace(spec, seed=number) for number in parse_seeds(seeds)]
     if dry_run:
+        why = "".join(f"# {line}\n" for line in [*resolved.notes, *resolved.reasons])
         for each in specs if launch.is_first else []:
-            typer.echo(json.dumps(to_plain(each)) if as_json else f"# {each.name}-{each.id}\n{to_toml(each)}")
+            typer.echo(json.dumps(to_plain(each)) if as_json else f"# {each.name}-{each.id}\n{why}{to_toml(each)}")
         return
+    tell_notes(resolved.notes if launch.is_first else [])
     if len(specs) > 1:
         from deepbilevel_lab.cli.side_by_side import run_seeds
         from deepbilevel_lab.sweeps.local import LocalProcesses
@@ -139,7 +156,7 @@ def train(
         results = to_json(record)
         watching.Json().say("done", folder=folder, final=results["final"], best=results["best"])
     else:
-        typer.echo(summarize(record, folder))
+        typer.echo(summarize(record, folder, doubtful=specs[0].data.tests_doubtful_labels))
 
 
 def _find_folder(spec: "RunSpec", out: Path) -> str:
@@ -194,13 +211,16 @@ def run_and_watch(
             raise typer.Exit(INTERRUPTED) from None
 
 
-def summarize(record: RunRecord, folder: str) -> str:
-    """Return the result of a run in a few lines."""
+def summarize(record: RunRecord, folder: str, *, doubtful: bool = False) -> str:
+    """Return the result of a run in a few lines; ``doubtful`` says whether the labels tested on are like the others."""
     figures = {name: show_figure(value) for name, value in record.figures.items()}
     clean = "" if record.figures["train_clean"] is None else f", {figures['train_clean']} on their clean labels"
     best_epoch = "" if record.best is None else f" (epoch {record.best.epoch})"
+    trust = ""
+    if doubtful:
+        trust = "the images tested on were set aside from yours: their labels are as untrusted as the rest (--val)\n"
     return (
-        f"test {record.metric} {figures['test']} after the last epoch, {figures['best']} at best{best_epoch}\n"
-        f"train {record.metric} {figures['train']} on labels as given{clean}; gap {figures['gap']}\n"
+        f"test {record.metric} {figures['test']} after the last epoch, {figures['best']} at best{best_epoch}\n{trust}"
+        f"train {record.metric} {figures['train']} on labels as given{clean}\n"
         f"{record.samples_per_second or 0:,.0f} images a second; everything is in {folder}"
     )

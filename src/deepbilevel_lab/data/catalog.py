@@ -126,8 +126,12 @@ DATA_SETS: dict[str, DataEntry] = {
         "in {dir}",
         network="resnet50",
     ),
-    "folder": DataEntry("your images, a folder per class", ("all",), _ignoring_split(load_folder)),
-    "csv": DataEntry("your images, a table path,label[,clean_label]", ("all",), _ignoring_split(load_csv)),
+    "folder": DataEntry(
+        "your images, a folder per class", ("all",), _ignoring_split(load_folder), network="small_resnet"
+    ),
+    "csv": DataEntry(
+        "your images, a table path,label[,clean_label]", ("all",), _ignoring_split(load_csv), network="small_resnet"
+    ),
 }
 
 

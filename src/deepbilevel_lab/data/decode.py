@@ -63,6 +63,18 @@ def decode_rgb(source: str | os.PathLike[str] | bytes, *, needed_side: int | Non
         raise ValueError(f"{name} ({len(content):,} bytes) cannot be decoded: {error}; {_REMEDY}") from error
 
 
+def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Return width and height as the head of a file states them; nothing is decoded."""
+    from PIL import Image
+
+    name, content = _read(path)
+    try:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
+            return image.size
+    except Exception as error:  # as in decode_rgb
+        raise ValueError(f"{name} ({len(content):,} bytes) is not an image: {error}; {_REMEDY}") from error
+
+
 def to_tensor(image: "Image") -> Tensor:
     """Return the pixels of an image: uint8, ``[3, height, width]``."""
     _check_image(image)

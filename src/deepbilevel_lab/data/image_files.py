@@ -7,6 +7,7 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -23,6 +24,8 @@ CLOTHING_CLASSES = (
     "Shawl", "Dress", "Vest", "Underwear",
 )  # fmt: skip
 
+_TRAIN_NAMES = ("train", "training")
+_TEST_NAMES = ("val", "valid", "validation", "test", "testing")  # the first that is there is tested on
 # Split -> the list of its images, and the file with their labels.
 _CLOTHING_FILES = {
     "noisy_train": ("noisy_train_key_list.txt", "noisy_label_kv.txt"),
@@ -34,11 +37,48 @@ CLOTHING_SPLITS = tuple(_CLOTHING_FILES)
 _CLOTHING_REMEDY = "Clothing1M is given out by its authors on request: unpack its lists and images here"
 
 
+class FolderParts(NamedTuple):
+    """A folder that holds not classes but parts of a data set, each with a folder per class.
+
+    Attributes:
+        train: to train on.
+        test: to test on while training.
+        untouched: another such part that nothing has to do with, if there is one.
+    """
+
+    train: Path
+    test: Path
+    untouched: Path | None
+
+
+def find_parts(directory: Path) -> FolderParts | None:
+    """Return the parts of a folder, if parts is what its folders are.
+
+    That is so if all are called as parts are, one as training is, and this holds folders itself: a class called
+    "train", beside other classes or with images in it, is a class.
+    """
+    names = {name.lower(): directory / name for name in _subfolders(directory)} if directory.is_dir() else {}
+    train = next((names[name] for name in _TRAIN_NAMES if name in names), None)
+    others = [names[name] for name in _TEST_NAMES if name in names]
+    if train is None or not others or len(names) != 1 + len(others) or not _subfolders(train):
+        return None
+    return FolderParts(train, others[0], others[1] if len(others) > 1 else None)
+
+
+def _subfolders(directory: Path) -> list[str]:
+    return sorted(entry.name for entry in directory.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
 def load_folder(directory: Path) -> ImagesOnDisk:
     """Read a folder that holds one folder per class; classes are numbered in the order of their names."""
     if not directory.is_dir():
         raise FileNotFoundError(f"{directory} is not a folder; it should hold one folder of images per class")
-    classes = sorted(entry.name for entry in directory.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    if (parts := find_parts(directory)) is not None:
+        raise ValueError(
+            f"{directory} holds {parts.train.name}/ and {parts.test.name}/, parts of a data set and no classes; give "
+            f"{parts.train}, and {parts.test} as data.test_path (--val)"
+        )
+    classes = _subfolders(directory)
     if not classes:
         raise ValueError(f"{directory} holds no folders; put the images of each class into a folder of its name")
     paths: list[Path] = []

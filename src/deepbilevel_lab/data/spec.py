@@ -31,7 +31,9 @@ class DataSpec:
         split: the part to train on, if not the usual one.
         limit: train on that many images, of every class in proportion.
         test_limit: test on that many.
-        test_rate: the share of your own images that is set aside for testing.
+        test_rate: the share of your own images that is set aside for testing, with labels as doubtful as the rest.
+        test_path: the folder or table of other images of yours to test on, whose labels you trust; nothing is then set
+            aside.
         selection: the share of the training images that is not trained on and keeps its labels, noisy or not: what
             settings and epochs may be chosen by. Without it nothing can be chosen without clean labels.
         test_crops: average predictions over that many random crops of each test image; 1 is the middle.
@@ -51,6 +53,7 @@ class DataSpec:
     test_crops: int = 1
     train_figures: Literal["trained", "split"] = field(default="trained", metadata=ADDED_LATER)
     selection: float | None = field(default=None, metadata=ADDED_LATER)
+    test_path: str | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         validate(self)
@@ -79,6 +82,8 @@ class DataSpec:
             raise SpecError(f"path is missing: {self.name} needs the place of your images")
         if not entry.own and self.path is not None:
             raise SpecError(f"path {self.path!r} is for images of your own; {self.name} is found in the data folder")
+        if not entry.own and self.test_path is not None:
+            raise SpecError(f"test_path {self.test_path!r} is for images of your own; {self.name} has a test set")
         if self.train_figures == "split" and entry.test_split is None:
             raise SpecError("train_figures 'split' would be of the images too that are set aside for testing; drop it")
         if self.train_figures == "split" and self.labels is not None:
@@ -101,6 +106,11 @@ class DataSpec:
     def entry(self) -> DataEntry:
         """The line of the catalog."""
         return find_entry(self.name)
+
+    @property
+    def tests_doubtful_labels(self) -> bool:
+        """Whether the images tested on carry labels of the same origin as those trained on."""
+        return self.entry.own and self.test_path is None
 
     @property
     def train_split(self) -> str:

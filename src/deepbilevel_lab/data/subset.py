@@ -1,5 +1,6 @@
 """Part of a data set: chosen images, in proportion to the classes, always the same ones."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,25 @@ def take(data: ImageSet, indices: Tensor) -> ImageSet:
     if isinstance(data, ImagesOnDisk):
         return replace(data, paths=[data.paths[index] for index in indices.tolist()], **of_images)
     raise TypeError(f"data must be images in memory or on disk, got {type(data).__name__}")
+
+
+def with_classes(data: ImageSet, class_names: tuple[str, ...], whose: str) -> ImageSet:
+    """Return the images with other numbers for their classes, which are found by their names in ``class_names``."""
+    if data.class_names == class_names:
+        return data
+    unknown = [name for name in data.class_names if name not in class_names]
+    if unknown or data.multi_label:
+        raise ValueError(
+            f"the classes of these images are not all among {whose}: {_some(unknown or data.class_names)}; there are "
+            f"{_some(class_names)}. Name the folders, or the labels of the table, as these"
+        )
+    numbers = torch.tensor([class_names.index(name) for name in data.class_names])
+    clean = None if data.clean_labels is None else numbers[data.clean_labels]
+    return replace(data, labels=numbers[data.labels], clean_labels=clean, class_names=class_names)
+
+
+def _some(names: Sequence[str], most: int = 10) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def choose_in_proportion(labels: Tensor, count: int) -> Tensor:

@@ -7,6 +7,7 @@ from deepbilevel_lab.networks.digit_cnn import digit_cnn
 from deepbilevel_lab.networks.inception import inception, inception_half, inception_zhang
 from deepbilevel_lab.networks.preact_resnet import preact_resnet18
 from deepbilevel_lab.networks.resnet50 import resnet50
+from deepbilevel_lab.networks.small_resnet import small_resnet
 
 __all__ = [
     "NETWORKS",
@@ -21,4 +22,5 @@ __all__ = [
     "inception_zhang",
     "preact_resnet18",
     "resnet50",
+    "small_resnet",
 ]

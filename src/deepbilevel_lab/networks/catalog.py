@@ -1,12 +1,13 @@
 """Every network by name, with what builds it and which images it takes; and the network of a run as a value."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from torch import nn
 
 from deepbilevel.checks import choose
+from deepbilevel.contract import ADDED_LATER
 from deepbilevel_lab.networks.alexnet import alexnet
 from deepbilevel_lab.networks.cifarnet import cifarnet
 from deepbilevel_lab.networks.digit_cnn import digit_cnn
@@ -14,6 +15,7 @@ from deepbilevel_lab.networks.inception import inception, inception_half, incept
 from deepbilevel_lab.networks.layers import ImageShape
 from deepbilevel_lab.networks.preact_resnet import preact_resnet8, preact_resnet18
 from deepbilevel_lab.networks.resnet50 import resnet50
+from deepbilevel_lab.networks.small_resnet import SIDES, small_resnet
 from deepbilevel_lab.run_references import referred_run
 from deepbilevel_lab.specs import SpecError, validate
 
@@ -23,16 +25,19 @@ class NetworkEntry:
     """One line of the catalog.
 
     Attributes:
-        build: makes the network for a number of classes, its weights drawn from torch's global generator.
+        build: makes the network for a number of classes, and a side where it takes any, its weights drawn from torch's
+            global generator.
         input_shape: channels, height and width of its images.
         description: a few words for a list.
         has_dropout: whether there is a place for dropout, and so a rate to set.
+        sides: the smallest and the largest side of images, where it takes any; ``input_shape`` is then the usual one.
     """
 
-    build: Callable[[int], nn.Module]
+    build: Callable[..., nn.Module]
     input_shape: ImageShape
     description: str
     has_dropout: bool = True
+    sides: tuple[int, int] | None = None
 
 
 NETWORKS: Mapping[str, NetworkEntry] = MappingProxyType(
@@ -46,17 +51,19 @@ NETWORKS: Mapping[str, NetworkEntry] = MappingProxyType(
         "preact_resnet8": NetworkEntry(preact_resnet8, (3, 32, 32), "a small PreAct ResNet, for few cores"),
         "preact_resnet18": NetworkEntry(preact_resnet18, (3, 32, 32), "PreAct ResNet-18 as in the mixup paper"),
         "resnet50": NetworkEntry(resnet50, (3, 224, 224), "ResNet-50 with torchvision's names", False),
+        "small_resnet": NetworkEntry(small_resnet, (3, 64, 64), "for photographs, of any side", sides=SIDES),
     }
 )
 
 
-def build_network(name: str, *, num_classes: int) -> nn.Module:
+def build_network(name: str, *, num_classes: int, side: int | None = None) -> nn.Module:
     """Build a network of the catalog, its weights drawn from torch's global generator.
 
     >>> build_network("cifarnet", num_classes=100).fc3
     Linear(in_features=192, out_features=100, bias=True)
     """
-    return NETWORKS[choose("network", name, NETWORKS)].build(num_classes)
+    build = NETWORKS[choose("network", name, NETWORKS)].build
+    return build(num_classes) if side is None else build(num_classes, side)
 
 
 @dataclass(frozen=True)
@@ -67,19 +74,22 @@ class NetworkSpec:
         weights: what it starts from, if not from scratch: a file; ``data:<file>``, in the folder of the data sets;
             or ``run:<id>``, the network of another run.
         dropout: the share of numbers that dropout sets to zero, instead of the network's own.
+        side: of its images, in pixels, where it takes any; unless given, the network's usual one.
 
-    >>> NetworkSpec("cifarnet", dropout=0.7)
-    NetworkSpec(name='cifarnet', weights=None, dropout=0.7)
+    >>> NetworkSpec("small_resnet", side=96).input_shape
+    (3, 96, 96)
     """
 
     name: str
     weights: str | None = None
     dropout: float | None = None
+    side: int | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         validate(self)
         entry = NETWORKS[choose("network", self.name, NETWORKS)]
         referred_run(self.weights, key="weights")
+        self._check_side(entry)
         if self.dropout is None:
             return
         if not 0 <= self.dropout < 1:
@@ -89,6 +99,21 @@ class NetworkSpec:
         if not entry.has_dropout:
             fitting = ", ".join(name for name, each in NETWORKS.items() if each.has_dropout)
             raise SpecError(f"dropout {self.dropout} has no place in {self.name}; networks with dropout: {fitting}")
+
+    def _check_side(self, entry: NetworkEntry) -> None:
+        if self.side is None:
+            return
+        if entry.sides is None:
+            raise SpecError(f"side {self.side} cannot be chosen: {self.name} takes images of {entry.input_shape[1]}")
+        low, high = entry.sides
+        if not low <= self.side <= high:
+            raise SpecError(f"side must lie in {low} .. {high} pixels for {self.name}, got {self.side}")
+
+    @property
+    def input_shape(self) -> ImageShape:
+        """Channels, height and width of its images."""
+        channels, height, width = NETWORKS[self.name].input_shape
+        return (channels, height, width) if self.side is None else (channels, self.side, self.side)
 
     @classmethod
     def parse(cls, text: str) -> "NetworkSpec":

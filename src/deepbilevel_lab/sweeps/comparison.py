@@ -48,8 +48,7 @@ def plan(
     except ValueError as error:
         raise SpecError(f"{error}; give it to the methods it is for, as in bilevel[group.holdout=0.1]") from error
     base = replace(base, seed=seeds[0])
-    if tune is not None and base.data.selection is None:
-        base = with_value(base, "data.selection", USUAL_SELECTION)
+    base = base if tune is None else set_selection_aside(base)
     column = describe_base(base)
     cells: list[Cell] = []
     for method, settings in methods.items():
@@ -70,6 +69,11 @@ def plan(
         seeds=tuple(seeds),
         base=base,
     )
+
+
+def set_selection_aside(base: RunSpec) -> RunSpec:
+    """Return the run with images set aside to choose by, as many as usual unless it says how many."""
+    return base if base.data.selection is not None else with_value(base, "data.selection", USUAL_SELECTION)
 
 
 def describe_base(base: RunSpec) -> str:

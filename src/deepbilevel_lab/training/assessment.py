@@ -4,7 +4,7 @@ This module knows which images are meant and counts; what is printed is for othe
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from torch import Tensor
 from deepbilevel_lab.data import DATA_SETS, ImageSet, ImagesInMemory, find_recipe, load_data
 from deepbilevel_lab.data.augmentation import Split
 from deepbilevel_lab.data.catalog import find_entry
-from deepbilevel_lab.data.subset import choose_in_proportion, take
+from deepbilevel_lab.data.subset import choose_in_proportion, take, with_classes
 from deepbilevel_lab.training.build import load_sets
 from deepbilevel_lab.training.evaluation import make_metric, mean_average_precision
 from deepbilevel_lab.training.prediction import Predictor
@@ -165,17 +165,7 @@ def _with_classes(data: ImageSet, predictor: Predictor) -> ImageSet:
             f"the run was trained with {several if predictor.multi_label else one}, these images have "
             f"{several if data.multi_label else one}; choose other data"
         )
-    if data.class_names == predictor.class_names:
-        return data
-    unknown = [name for name in data.class_names if name not in predictor.class_names]
-    if unknown or data.multi_label:
-        raise ValueError(
-            f"the classes of these images are not all among the network's: {_some(unknown or data.class_names)}; it "
-            f"was trained on {_some(predictor.class_names)}. Name the folders, or the labels of the table, as these"
-        )
-    numbers = torch.tensor([predictor.class_names.index(name) for name in data.class_names])
-    clean = None if data.clean_labels is None else numbers[data.clean_labels]
-    return replace(data, labels=numbers[data.labels], clean_labels=clean, class_names=predictor.class_names)
+    return with_classes(data, predictor.class_names, "the network's")
 
 
 def _by_class(data: ImageSet, predicted: Tensor) -> list[ClassScore]:
@@ -198,10 +188,6 @@ def _average_precision(data: ImageSet, labels: Tensor, probabilities: Tensor, nu
     column = slice(number, number + 1)
     difficult = None if data.difficult is None else data.difficult[:, column]
     return _number(100 * mean_average_precision(probabilities[:, column], labels[:, column], difficult))
-
-
-def _some(names: Sequence[str], most: int = 10) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _number(value: float) -> float | None:

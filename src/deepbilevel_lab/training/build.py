@@ -18,10 +18,10 @@ from deepbilevel.sampling import MatchedGroups
 from deepbilevel.step import GroupStep
 from deepbilevel_lab.data import ImageSet, find_recipe, load_data
 from deepbilevel_lab.data.spec import DataSpec
-from deepbilevel_lab.data.subset import choose_in_proportion, set_aside, take
+from deepbilevel_lab.data.subset import choose_in_proportion, set_aside, take, with_classes
 from deepbilevel_lab.data.views import find_view
 from deepbilevel_lab.losses.objective import Objective, ObjectiveSpec, Task
-from deepbilevel_lab.networks.catalog import NETWORKS, NetworkSpec, build_network
+from deepbilevel_lab.networks.catalog import NetworkSpec, build_network
 from deepbilevel_lab.networks.weights_file import fill_network, read_weights
 from deepbilevel_lab.noise import NoiseSpec, NoisyLabels
 from deepbilevel_lab.processes import find_processes
@@ -95,17 +95,7 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
     train_set = sets.train
     device = find_device(spec.device)
     # A feed wants whole groups, to draw for each of their images whoever prepares it.
-    groups = MatchedGroups(
-        train_set.labels.numpy(),
-        num_batches=spec.group.num_batches,
-        batch_size=spec.group.batch_size,
-        seed=spec.seed,
-        matched=spec.matched,
-        holdout=spec.group.holdout,
-        draw=spec.group.draw,
-        on_rare=spec.group.on_rare,
-    )
-    groups = share(groups, "nothing")
+    groups = share(_make_groups(spec, train_set), "nothing")
     seed_streams(spec.seed)
     network = _found_weights(spec.network, data_dir, runs)
     model = make_model(network, train_set.num_classes).to(device)
@@ -117,7 +107,7 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
     method, num_parts = _make_method(spec, trained, scaler, optimizer)
     _warn_of_single_images(model, spec.group.size // num_parts)
     train = make_feed(spec, train_set, device, split="train", workers=workers)
-    audit = RunAudit(train_set, sets.test if spec.data.entry.own else None, device) if spec.audit else None
+    audit = RunAudit(train_set, sets.test if spec.data.tests_doubtful_labels else None, device) if spec.audit else None
     return Parts(
         spec=spec,
         model=model,
@@ -137,6 +127,26 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
         processes=processes,
         audit=audit,
     )
+
+
+def _make_groups(spec: RunSpec, data: ImageSet) -> MatchedGroups:
+    group = spec.group
+    try:
+        return MatchedGroups(
+            data.labels.numpy(),
+            num_batches=group.num_batches,
+            batch_size=group.batch_size,
+            seed=spec.seed,
+            matched=spec.matched,
+            holdout=group.holdout,
+            draw=group.draw,
+            on_rare=group.on_rare,
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. Options: --num-batches (now {group.num_batches}), --batch-size (now {group.batch_size}), --set "
+            f"group.on_rare=repeat or drop (now {group.on_rare})"
+        ) from error
 
 
 class Sets(NamedTuple):
@@ -160,7 +170,11 @@ def load_sets(
     directory = data_dir if spec.path is None else Path(spec.path)
     labeller = referred_run(spec.labels)
     train = load_data(spec.name, directory, spec.train_split, labels=None if labeller else spec.labels)
-    if spec.entry.test_split is None:
+    if spec.test_path is not None:
+        place = Path(spec.test_path)
+        test = load_data("folder" if place.is_dir() else "csv", place)
+        test = with_classes(test, train.class_names, "those to train on")
+    elif spec.entry.test_split is None:
         train, test = set_aside(train, spec.test_rate)
     else:
         test = load_data(spec.name, directory, spec.entry.test_split)
@@ -199,7 +213,7 @@ def _given(runs: OtherRuns | None, run_id: str) -> OtherRuns:
 
 def make_model(spec: NetworkSpec, num_classes: int) -> nn.Module:
     """Build a network, from the weights of a file where one is named."""
-    model = build_network(spec.name, num_classes=num_classes)
+    model = build_network(spec.name, num_classes=num_classes, side=spec.side)
     if spec.weights is not None:
         weights = read_weights(spec.weights)
         # The classes of pretrained weights are others: the last layer then starts from scratch.
@@ -216,8 +230,7 @@ def make_model(spec: NetworkSpec, num_classes: int) -> nn.Module:
 
 def make_feed(spec: RunSpec, data: ImageSet, device: torch.device, *, split: Any, workers: int = 0) -> Feed:
     """Return the way of a data set's images to the network of a spec."""
-    side = NETWORKS[spec.network.name].input_shape[1]
-    view = None if spec.data.view is None else find_view(spec.data.view, side)
+    view = None if spec.data.view is None else find_view(spec.data.view, spec.network.input_shape[1])
     recipe = find_recipe(spec.data.recipe)
     return Feed(data, recipe, view, split=split, seed=spec.seed, device=device, workers=workers, mixing=spec.mixing)
 

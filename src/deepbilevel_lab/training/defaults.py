@@ -1,10 +1,12 @@
 """What a run is unless told otherwise: the paper's recipe for its network, and the usual network for its data.
 
-This module chooses; it fills in every field, so that a spec says all there is to say.
+Images of one's own are looked at first (``own_data.py``). This module fills in every field, so that a spec says all
+there is to say.
 """
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from deepbilevel_lab.data.catalog import find_entry
 from deepbilevel_lab.networks.catalog import NETWORKS
 from deepbilevel_lab.specs import from_plain
 from deepbilevel_lab.training.optimizers import OptimizerSpec
+from deepbilevel_lab.training.own_data import REMEDY, Reasons, choose_schedule, choose_side, fit_groups, look_at
 from deepbilevel_lab.training.schedules import Constant, Cosine, Exponential, Linear, Phases, Steps
 from deepbilevel_lab.training.spec import Device, GroupSpec, RunSpec
 
@@ -54,6 +57,7 @@ _RECIPES = {
     "preact_resnet18": "preact",
     "alexnet": "imagenet",
     "resnet50": "imagenet",
+    "small_resnet": "imagenet",
 }
 
 
@@ -63,6 +67,12 @@ def default_spec(data: str, network: str | None = None, *, path: str | None = No
     >>> default_spec("digits").network.name
     'digit_cnn'
     """
+    spec, _ = explained_default(data, network, path=path)
+    return fit_groups(spec, Path())[0] if spec.data.entry.own else spec
+
+
+def explained_default(data: str, network: str | None = None, *, path: str | None = None) -> tuple[RunSpec, Reasons]:
+    """Return the same, and for images of one's own why it is so; groups are not fitted to them yet."""
     entry = find_entry(data)
     network = choose("network", network or entry.network, NETWORKS)
     images: dict[str, Any] = {"name": data, "recipe": _recipe(data, network), "path": path if entry.own else None}
@@ -71,9 +81,20 @@ def default_spec(data: str, network: str | None = None, *, path: str | None = No
         images["view"] = "thumbnail" if small else ("random-area" if data == "voc2007" else "resized-crop")
     if entry.multi_label and images["view"] != "thumbnail":
         images["test_crops"] = 10
-    settings = {**_FOR_NETWORK[network], **_FOR_DATA.get(data, {})}
-    spec = from_plain(RunSpec, {"data": images, "network": {"name": network}, **settings})
-    return replace(spec, device=best_device(), threads=usual_threads())
+    settings = {**_FOR_NETWORK.get(network, {}), **_FOR_DATA.get(data, {})}
+    chosen: dict[str, Any] = {"name": network}
+    reasons: Reasons = {}
+    if NETWORKS[network].sides is not None and entry.image_shape is None:
+        found = look_at(data, path or "") if entry.own else "they are published"
+        reasons["network"] = f"{network}, {NETWORKS[network].description}"
+        chosen["side"], reasons["network.side"] = choose_side(found)
+        reasons["data.view"] = "a random box of 30 to 100 % of the image, maybe mirrored; in evaluation the middle"
+        images |= {"view": "random-area", "recipe": "imagenet"}
+        schedule = choose_schedule(found)
+        settings |= {**schedule.settings, **REMEDY}
+        reasons |= {**schedule.reasons, "mixing": "meets wrong labels at the price of SGD, and harms no clean ones"}
+    spec = from_plain(RunSpec, {"data": images, "network": chosen, **settings})
+    return replace(spec, device=best_device(), threads=usual_threads()), reasons
 
 
 def best_device() -> Device:

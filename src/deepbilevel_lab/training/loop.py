@@ -95,7 +95,7 @@ class TrainingLoop:
         spec = self.parts.spec
         while self.epoch < spec.epochs:
             yield from self._train()
-            lr = self.parts.optimizer.param_groups[0]["lr"]  # of the last step
+            lr = max(settings["lr"] for settings in self.parts.optimizer.param_groups)  # of the last step
             scores: dict[str, float] = {}
             if (self.epoch + 1) % spec.evaluate_every == 0 or self.epoch + 1 == spec.epochs:
                 yield from self._evaluate("train", self.parts.rated, 1, scores)
@@ -142,7 +142,7 @@ class TrainingLoop:
     def _step(self, batches: list[Batch]) -> None:
         parts = self.parts
         for settings in parts.optimizer.param_groups:
-            settings["lr"] = parts.spec.optimizer.lr * self._lr_factor()
+            settings["lr"] = parts.spec.optimizer.lr * self._lr_factor() * settings.get("lr_scale", 1.0)
         report = parts.step(batches)
         if parts.scaler is None:
             self._check(report)

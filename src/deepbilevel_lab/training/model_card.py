@@ -3,6 +3,7 @@
 import html
 import re
 
+from deepbilevel_lab.data.spec import DataSpec
 from deepbilevel_lab.records import RunRecord, clean, show_figure
 from deepbilevel_lab.specs import to_plain
 from deepbilevel_lab.training.build import Parts
@@ -19,7 +20,6 @@ def write_card(parts: Parts, record: RunRecord) -> str:
         ("training images, labels as given", "train"),
         ("training images, clean labels", "train_clean"),
         ("test images", "test"),
-        ("gap between training and test", "gap"),
     ]
     table = [_line(label, final.figure(key), best.figure(key)) for label, key in rows if final.figure(key) is not None]
     known = "" if data.clean_labels is None else _wrong_labels(parts)
@@ -65,6 +65,7 @@ def write_card(parts: Parts, record: RunRecord) -> str:
             "The file holds the network of the last epoch. The best epoch was chosen by looking at the test images, so "
             "its figure is too good; it is told beside the last, never instead.",
             "",
+            *_doubts(spec.data),
             "## Use",
             "",
             "```sh",
@@ -76,6 +77,17 @@ def write_card(parts: Parts, record: RunRecord) -> str:
             "",
         ]
     )
+
+
+def _doubts(data: DataSpec) -> list[str]:
+    """Return what to know about the labels of the test images."""
+    if not data.tests_doubtful_labels:
+        return []
+    return [
+        "The test images were set aside from the same images, and their labels are as untrusted as those trained on: a "
+        "network that is right where a label is wrong is counted wrong.",
+        "",
+    ]
 
 
 def _line(label: str, last: float | None, best: float | None) -> str:

@@ -16,7 +16,6 @@ from deepbilevel_lab.data.augmentation import Split
 from deepbilevel_lab.data.decode import resize_and_center_crop
 from deepbilevel_lab.data.image_files import IMAGE_SUFFIXES, read_table
 from deepbilevel_lab.data.views import View, ViewMode, find_view
-from deepbilevel_lab.networks.catalog import NETWORKS
 from deepbilevel_lab.training.build import find_device, make_autocast
 from deepbilevel_lab.training.evaluation import predict
 from deepbilevel_lab.training.feeding import Feed
@@ -94,7 +93,7 @@ class Predictor:
     def _check_fit(self, data: ImageSet, view: View | None) -> None:
         if view is not None or not isinstance(data, ImagesInMemory):
             return  # a view makes images of the right size
-        expected = NETWORKS[self.spec.network.name].input_shape
+        expected = self.spec.network.input_shape
         numbers = torch.zeros(1, dtype=torch.int64)
         try:
             seen = find_recipe(self.spec.data.recipe).apply("test", data.images[:1], indices=numbers, split="test")
@@ -149,7 +148,7 @@ def predict_files(
 
 def _view_of(spec: RunSpec) -> View:
     if spec.data.view is not None:
-        return find_view(spec.data.view, NETWORKS[spec.network.name].input_shape[1])
+        return find_view(spec.data.view, spec.network.input_shape[1])
     shape = spec.data.entry.image_shape
     assert shape is not None  # a spec without view has images of one shape
     return StoredShape(shape[1], channels=shape[0])

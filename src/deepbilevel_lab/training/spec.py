@@ -215,7 +215,7 @@ class RunSpec:
             )
 
     def _check_images_fit(self) -> None:
-        expected, given = NETWORKS[self.network.name].input_shape, self._image_shape()
+        expected, given = self.network.input_shape, self._image_shape()
         try:
             seen = _shape_after(self.data.recipe, given)
             problem = f"gives {_times(seen)}" if seen != expected else None
@@ -225,7 +225,7 @@ class RunSpec:
             fitting = [
                 name
                 for name, entry in NETWORKS.items()
-                if entry.input_shape[0] == given[0] and entry.input_shape[1] <= given[1]
+                if entry.input_shape[0] == given[0] and (entry.sides or entry.input_shape[1:])[0] <= given[1]
             ]
             raise SpecError(
                 f"network {self.network.name} takes images of {_times(expected)}, but {self.data.name} by the recipe "
@@ -236,7 +236,7 @@ class RunSpec:
         """Return the shape in which images reach the recipe."""
         if self.data.view is None:
             return self.data.entry.image_shape or (3, 0, 0)
-        side = find_view(self.data.view, NETWORKS[self.network.name].input_shape[1]).size
+        side = find_view(self.data.view, self.network.input_shape[1]).size
         return (3, side, side)
 
     @staticmethod
