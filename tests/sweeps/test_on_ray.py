@@ -154,6 +154,7 @@ def test_a_killed_or_interrupted_command_leaves_no_run_behind(address, tmp_path)
         trainer = os.pidfd_open(trainer_of(first["folder"])[0])
         process.kill()
         wait_for_end(trainer)
+    assert RunFolder(Path(first["folder"])).read_record().status == "interrupted"  # it saved before it went
     running = [status for [status] in statuses(read_comparison(tmp_path)).values()]
     assert sorted(running) in (["missing", "missing", "running"], ["missing", "running", "running"])
     trained = set()

@@ -163,7 +163,7 @@ def test_a_signal_stops_those_that_run_and_begins_no_other(tmp_path, number):
     assert [outcome.status for outcome in outcomes] == ["interrupted", "waiting"]
 
 
-def test_an_error_of_the_watcher_leaves_nothing_running(tmp_path):
+def test_an_error_of_the_watcher_stops_what_runs_and_kills_nothing(tmp_path):
     jobs = []
 
     class Noting(Threads):
@@ -177,8 +177,7 @@ def test_an_error_of_the_watcher_leaves_nothing_running(tmp_path):
 
     with pytest.raises(OSError, match="full"):
         run_trials(make_trials("endless"), Noting(tmp_path), jobs=1, watcher=Broken())
-    assert [job.killed for job in jobs] == [True]
-    jobs[0].join()
+    assert [(job.stopped.is_set(), job.killed, job.is_alive()) for job in jobs] == [(True, False, False)]
 
 
 class Narrow(Threads):

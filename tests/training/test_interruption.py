@@ -10,7 +10,7 @@ import pytest
 from deepbilevel_lab.training import interruption
 from deepbilevel_lab.training.interruption import Interruption
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 EVERY_SIGNAL = pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 
 
@@ -25,6 +25,7 @@ def _handlers_stay():
     before = {number: signal.getsignal(number) for number in SIGNALS}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -82,13 +83,14 @@ def test_after_it_ctrl_c_is_ctrl_c_again():
         send(signal.SIGINT)
 
 
-def test_the_inner_of_two_hears_and_the_outer_takes_over():
+def test_of_two_the_inner_hears_and_both_have_the_wish():
     with Interruption() as outer:
         with Interruption() as inner:
             send(signal.SIGTERM)
-        assert (outer.requested, inner.requested) == (False, True)
-        send(signal.SIGTERM)
+            assert (outer.requested, inner.requested) == (False, True)
         assert outer.requested
+        with Interruption() as next_one:
+            assert next_one.requested
 
 
 def test_outside_the_main_thread_it_hears_nothing_and_touches_nothing():

@@ -146,10 +146,11 @@ def run_comparison(
     from deepbilevel_lab.cli.side_by_side import run_and_show
     from deepbilevel_lab.sweeps.sweep import Recorder
     from deepbilevel_lab.sweeps.tuning import tuned_methods
+    from deepbilevel_lab.training.interruption import Interruption
 
     tuned, first = comparison.axis is not None, comparison.seeds[0]
     trials = comparison.trials(seeds=[first] if tuned else None)
-    with errors_as_messages(), place.open(out, data_dir, workers=workers) as executor:
+    with errors_as_messages(), Interruption(), place.open(out, data_dir, workers=workers) as executor:
         recorder = Recorder(comparison, out, find_record=executor.find_record)
         show = {"quiet": quiet, "as_json": as_json, "also": recorder, "lines_per_run": lines_per_run}
         run = partial(run_and_show, place=executor, **show)

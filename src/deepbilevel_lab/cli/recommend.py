@@ -82,6 +82,7 @@ def recommend(
     from deepbilevel_lab.cli.side_by_side import run_and_show
     from deepbilevel_lab.sweeps.sweep import Recorder
     from deepbilevel_lab.sweeps.trials import Watcher
+    from deepbilevel_lab.training.interruption import Interruption
     from deepbilevel_lab.training.spec_files import save_spec
 
     def run(stage: "Sweep", *, keep: bool) -> "Sequence[Outcome]":
@@ -97,7 +98,7 @@ def recommend(
         if not quiet and not as_json:
             typer.echo(text)
 
-    with errors_as_messages(), place.open(out, data_dir, workers=workers) as executor:
+    with errors_as_messages(), Interruption(), place.open(out, data_dir, workers=workers) as executor:
         try:
             advice = advise(
                 base, out=out, data_dir=data_dir, budget=seconds, jobs=jobs or place.usual_jobs(1), run=run, say=say

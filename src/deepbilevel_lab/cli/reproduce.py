@@ -199,9 +199,10 @@ def _run(
     """Run those that are ready, one experiment after another, and return the exit code; all are recorded."""
     from deepbilevel_lab.cli.side_by_side import conclude, run_and_show
     from deepbilevel_lab.sweeps.sweep import Recorder
+    from deepbilevel_lab.training.interruption import Interruption
 
     codes = [0 if len(ready) == len(plans) else FAILED]
-    with errors_as_messages(), place.open(out, data_dir, workers=workers) as executor:
+    with errors_as_messages(), Interruption(), place.open(out, data_dir, workers=workers) as executor:
         # Cells that are not wanted today may have been run before, elsewhere too: then their exported records are here.
         recorders = {plan.sweep.name: Recorder(plan.sweep, out, find_record=executor.find_record) for plan in plans}
         for recorder in recorders.values():

@@ -56,6 +56,9 @@ def run_and_show(
         except KeyboardInterrupt:
             typer.echo("stopped at once; the last checkpoints count", err=True)
             raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            typer.echo("nobody reads the output any more; all is saved, and the same command goes on", err=True)
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def conclude(outcomes: Sequence[Outcome]) -> int:

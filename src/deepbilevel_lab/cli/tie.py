@@ -13,10 +13,12 @@ from threading import Thread
 def read_spec_and_watch() -> str:
     """Return the first line of the input, and stop this process, as SIGTERM would, once the input ends.
 
-    Ctrl-C is ignored from here on: it reaches the starter as well, who answers for this process.
+    What a terminal sends to all its processes is ignored from here on, Ctrl-C and its own end: both reach
+    the starter as well, who answers for this process.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # withheld since this process was born
+    for each in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGHUP})  # withheld since this process was born
     text = sys.stdin.readline()
     Thread(target=_watch, args=(sys.stdin.fileno(),), daemon=True).start()
     return text

@@ -1,6 +1,7 @@
 """Ways to watch a run: a bar on a terminal, lines in a log, JSON for programs, or silence."""
 
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,12 @@ def describe_now(loop: "TrainingLoop") -> str:
 
 def tell(text: str) -> None:
     """Print a line that is seen at once, also in a log."""
-    print(text, flush=True)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python would try again at its end, complain, and forget the exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 class Lines(Listener):

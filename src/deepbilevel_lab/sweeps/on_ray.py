@@ -35,6 +35,8 @@ _ENVIRONMENT = {
     "RAY_ENABLE_AUTO_CONNECT": "0",  # or a call after the end would start a cluster of its own
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # or it warns that it will be so one day
 }
+# Or a worker whose driver is gone kills its run; left alone, the run notices the closed pipe, saves and ends.
+_ENVIRONMENT_OF_ACTORS = {"RAY_kill_child_processes_on_worker_exit": "0"}
 _JOIN_SECONDS = 10.0
 
 
@@ -105,7 +107,8 @@ class RayCluster(InFolder):
     def make_actor(self, spec: RunSpec) -> Any:
         """Return a process somewhere in the cluster that will hold a run; it may have to wait for room."""
         cpus, gpus = _needs(spec)
-        options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "max_concurrency": _CALLS_AT_ONCE}
+        options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0}
+        options |= {"max_concurrency": _CALLS_AT_ONCE, "runtime_env": {"env_vars": _ENVIRONMENT_OF_ACTORS}}
         return self._ray.remote(RemoteRun).options(**options).remote()
 
     def end_actor(self, actor: Any) -> None:

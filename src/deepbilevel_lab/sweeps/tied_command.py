@@ -43,8 +43,8 @@ class TiedCommand:
     def __init__(self, spec: str, options: Sequence[str], tell: "Callable[[dict[str, Any] | End], None]") -> None:
         # Not `-m deepbilevel`, which is the library: it would load torch before the command reads its input.
         command = [sys.executable, "-m", "deepbilevel_lab", "train", "--spec", "-", "--tied", "--json", *options]
-        # Ctrl-C reaches all processes; this one answers for those that still import and cannot save yet.
-        with _ctrl_c_withheld():
+        # A terminal's signals reach all processes; this one answers for those that still import and cannot save yet.
+        with _terminal_withheld():
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
@@ -103,12 +103,12 @@ def _reason(complaints: list[str], code: int) -> str:
 
 
 @contextmanager
-def _ctrl_c_withheld() -> Generator[None]:
-    """Let a process that is started now be born with Ctrl-C withheld, until ``cli/tie.py`` ignores it.
+def _terminal_withheld() -> Generator[None]:
+    """Let a process that is started now be born with a terminal's signals withheld, until ``cli/tie.py`` ignores them.
 
     Blocked and not ignored here: a Ctrl-C that comes while a process starts is heard by this one all the same.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """Trials, where they may run, and driving them to their ends. Knows no method, no process and no screen."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from typing import Any, Literal, Protocol
@@ -110,12 +110,38 @@ class Watcher:
         """Tell that one of the trials has another status than before."""
 
 
+class _Heeded(Watcher):
+    """Tells a watcher what happens; one that fails is a wish to stop, for nobody may lose what runs on its account."""
+
+    def __init__(self, watcher: Watcher, interruption: Interruption) -> None:
+        self._watcher = watcher
+        self._interruption = interruption
+        self.error: Exception | None = None
+
+    def heard(self, news: News) -> None:
+        with self._heeding():
+            self._watcher.heard(news)
+
+    def changed(self, outcomes: Sequence[Outcome]) -> None:
+        with self._heeding():
+            self._watcher.changed(outcomes)
+
+    @contextmanager
+    def _heeding(self) -> Generator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._interruption.requested = True
+            self.error = self.error or error
+
+
 def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watcher: Watcher) -> list[Outcome]:
     """Run all trials, ``jobs`` at a time, and return how they ended; one failure does not stop the others.
 
-    What is finished is not run again. A run that needs others waits for them. After Ctrl-C or SIGTERM all that run are
-    asked to save and end, and no other is begun; a second Ctrl-C kills them and raises ``KeyboardInterrupt``. Two
-    trials with the same spec are one run.
+    What is finished is not run again. A run that needs others waits for them. After Ctrl-C, SIGTERM or SIGHUP all that
+    run are asked to save and end, and no other is begun; a second Ctrl-C kills them and raises ``KeyboardInterrupt``.
+    The same happens after an error of the watcher, which is raised in the end. Two trials with the same spec are one
+    run.
     """
     outcomes: dict[str, Outcome] = {}
     for trial in trials:
@@ -123,6 +149,8 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
     running: dict[str, Job] = {}
     asked: set[str] = set()
     news: Queue[News] = Queue()
+    interruption = Interruption()
+    watcher = heeded = _Heeded(watcher, interruption)
     for outcome in outcomes.values():
         if (record := executor.find_finished(outcome.trial.spec)) is not None:
             outcome.status, outcome.record = "done", record
@@ -130,7 +158,7 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
             folder = executor.place_of(outcome.trial.spec)
             watcher.heard(News(outcome.trial, {"event": "done", "folder": folder, **results}, ending="done"))
     waiting = [outcome for outcome in outcomes.values() if outcome.status == "waiting"]
-    with Interruption() as interruption, ExitStack() as stack:
+    with interruption, ExitStack() as stack:
         stack.callback(lambda: [job.kill() for job in running.values()])  # what an error or a second Ctrl-C leaves
         watcher.changed(list(outcomes.values()))
         while running or (waiting and not interruption.requested):
@@ -163,6 +191,8 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
                 watcher.changed(list(outcomes.values()))
             outcome.retries += heard.event.get("event") == "retry"
             watcher.heard(heard)
+    if heeded.error is not None:
+        raise heeded.error
     return list(outcomes.values())
 
 

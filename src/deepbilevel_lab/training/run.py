@@ -1,8 +1,8 @@
 """A run from its spec to its results, through kills, interruptions and full disks; in one process or in several."""
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from deepbilevel_lab.processes import find_processes
@@ -35,6 +35,40 @@ class Listener:
         """Tell the metrics of an epoch."""
 
 
+class _Heeded(Listener):
+    """Tells a listener what happens; one that cannot be told is a wish to stop.
+
+    Whoever started a sweep may be gone, and with it the pipe or the terminal: that is known here before a signal is.
+    """
+
+    def __init__(self, listener: Listener, interruption: Interruption) -> None:
+        self._listener = listener
+        self._interruption = interruption
+
+    def message(self, text: str) -> None:
+        with self._heeding():
+            self._listener.message(text)
+
+    def started(self, loop: TrainingLoop, folder: RunFolder) -> None:
+        with self._heeding():
+            self._listener.started(loop, folder)
+
+    def progress(self, progress: Progress, loop: TrainingLoop) -> None:
+        with self._heeding():
+            self._listener.progress(progress, loop)
+
+    def epoch(self, row: Row) -> None:
+        with self._heeding():
+            self._listener.epoch(row)
+
+    @contextmanager
+    def _heeding(self) -> Generator[None]:
+        try:
+            yield
+        except OSError:
+            self._interruption.requested = True
+
+
 def train(
     spec: RunSpec,
     *,
@@ -59,7 +93,7 @@ def train(
         listener: is told what happens; of several processes, that of the first.
 
     Raises:
-        Interrupted: after Ctrl-C or SIGTERM, with everything saved.
+        Interrupted: after Ctrl-C, SIGTERM, SIGHUP or an ``OSError`` of the listener, with everything saved.
         DivergedError: if training stopped making sense.
         FolderInUseError: if another process is at it.
         LostProcessError: if one of several processes is gone, or does not answer.
@@ -67,7 +101,8 @@ def train(
     """
     processes = find_processes()
     check_spread(spec, processes.size)
-    listener = listener if listener is not None and processes.is_first else Listener()
+    interruption = Interruption(patient=processes.size > 1)
+    listener = _Heeded(listener if listener is not None and processes.is_first else Listener(), interruption)
     folder = RunFolder.of(spec, out)
 
     def look() -> RunRecord | None:
@@ -75,7 +110,7 @@ def train(
             listener.message(f"what was there is now in {old}")
         return _finished(folder, listener)
 
-    with processes.explaining(), Interruption(patient=processes.size > 1) as interruption, ExitStack() as stack:
+    with processes.explaining(), interruption, ExitStack() as stack:
         if (record := processes.ask_first(look)) is not None:
             return record
         # Before the folder: what cannot be built, for want of data for instance, leaves nothing behind.
