@@ -8,36 +8,21 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import noisy_labels, recommendations
+from benchmarks import noisy_labels, recommendations, record_tables
 from benchmarks.label_issues import measuring as label_issues
-from deepbilevel_lab.records import SweepRecord, read_file
 from deepbilevel_lab.replacement import write_text
 
 _ROOT = Path(__file__).parents[1]
 PAGES = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
-_DEMO: Mapping[str, str] = {
-    "sgd": "SGD",
-    "uniform": "uniform weights over the same groups (control)",
-    "bilevel": "bilevel, the paper's rule",
-    "cross-validated": "cross-validated gradient, ours",
-    "elr": "early-learning regularisation (Liu et al. 2020)",
-}
-
-
-def demo() -> str:
-    """Return what `make demo` showed."""
-    record = read_file(SweepRecord, _ROOT / "results" / "demo" / "sweep-demo.json")
-    lines = ["| | train, noisy labels | test, last epoch | test, best epoch |", "|---|---|---|---|"]
-    for cell in record.cells:
-        figures = [cell.summary[name] for name in ("train", "test", "best")]
-        entries = [f"{each.mean:.1f} ± {each.spread:.1f}" for each in figures if each is not None]
-        lines.append(f"| {_DEMO[cell.row]} | {' | '.join(entries)} |")
-    return "\n".join(lines)
-
-
 TABLES: Mapping[str, Callable[[], str]] = {
-    "demo": demo,
+    "demo": record_tables.demo,
     "noisy-labels": noisy_labels.tables,
+    "cifar10-methods": record_tables.cifar10_methods,
+    "digits-methods": record_tables.digits_methods,
+    "table1": record_tables.table1,
+    "table1-controls": record_tables.table1_controls,
+    "noise-curve": record_tables.noise_curve,
+    "inception": record_tables.inception,
     "label-issues": label_issues.tables,
     "recommendations": recommendations.table,
 }

@@ -1,0 +1,128 @@
+"""Markdown tables from committed records of `compare` and `reproduce`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from deepbilevel_lab.records import SweepRecord, read_file
+from deepbilevel_lab.records.sweeps import Cell
+
+RESULTS = Path(__file__).parents[1] / "results"
+_DEMO: Mapping[str, str] = {
+    "sgd": "SGD",
+    "uniform": "uniform weights over the same groups (control)",
+    "bilevel": "bilevel, the paper's rule",
+    "cross-validated": "cross-validated gradient, ours",
+    "elr": "early-learning regularisation (Liu et al. 2020)",
+}
+_CIFAR: Mapping[str, str] = {
+    "clean": "0 %",
+    "uniform-20": "20 % uniform",
+    "uniform-50": "50 % uniform",
+    "worst": "CIFAR-10N `worst` (40 %, by people)",
+}
+_RATES = (0, 20, 40, 50, 60, 80)
+
+
+def demo() -> str:
+    """Return what `make demo` showed."""
+    cells = _read("demo/sweep-demo.json").cells
+    rows = [
+        [_DEMO[cell.row], *(_figure(cell, name, spread=True) for name in ("train", "test", "best"))] for cell in cells
+    ]
+    return _table(["", "train, noisy labels", "test, last epoch", "test, best epoch"], rows)
+
+
+def cifar10_methods() -> str:
+    """Return many methods on 5,000 images of CIFAR-10, one learning rate for all."""
+    records = [_read(f"cifar10-methods/sweep-cifar10-{name}.json") for name in _CIFAR]
+    return _table(["method", *_CIFAR.values()], _side_by_side([record.cells for record in records]))
+
+
+def digits_methods() -> str:
+    """Return the methods that end highest on digits, and those they are to be seen beside."""
+    cells = sorted(_read("digits-methods/sweep-digits-uniform-50.json").cells, key=lambda cell: -_mean(cell, "test"))
+    beside = {"uniform", "bilevel", "sgd"}
+    shown = [cell for number, cell in enumerate(cells) if number < 8 or cell.row in beside]
+    rows = [[f"{cells.index(cell) + 1}. {cell.row}", _triple(cell)] for cell in shown]
+    return _table(["of 42 methods", "test, last / best / train"], rows)
+
+
+def table1() -> str:
+    """Return the paper's ablations on CifarNet beside its own numbers."""
+    cells = {(cell.row, cell.column): cell for cell in _read("compact/sweep-table1-compact.json").cells}
+    columns = ("CifarNet, clean", "CifarNet, 50 % noise")
+    rows: list[list[str]] = []
+    for row in dict.fromkeys(row for row, _ in cells):
+        found = [cells[row, column] for column in columns]
+        rows.append([row, *(text for cell in found for text in (_ours(cell), _theirs(cell)))])
+    return _table(["row", "clean, ours", "clean, paper", "50 % wrong, ours", "50 % wrong, paper"], rows)
+
+
+def table1_controls() -> str:
+    """Return controls of the ablations at 50 %."""
+    rows = [[cell.row, _triple(cell)] for cell in _read("compact/sweep-controls-table1-50.json").cells]
+    return _table(["method, seed 0", "test, last / best / train"], rows)
+
+
+def noise_curve() -> str:
+    """Return the paper's noise curve on CifarNet."""
+    cells = [
+        cell for cell in _read("compact/sweep-noise-curves-cifarnet-compact.json").cells if cell.column == "CIFAR-10"
+    ]
+    rows: list[list[str]] = []
+    for row in ("SGD", "Bilevel"):
+        at = {round(100 * (cell.x or 0.0)): cell for cell in cells if cell.row == row}
+        rows.append([row, *(_triple(at[rate]) for rate in _RATES)])
+    return _table(["", *(f"{rate} %" for rate in _RATES)], rows)
+
+
+def inception() -> str:
+    """Return the small Inception at 50 % beside the paper's numbers, and its controls."""
+    paper = [
+        cell
+        for cell in _read("compact/sweep-table1-compact.json").cells
+        if cell.column == "Inception, 50 % noise" and cell.summary.get("test") is not None
+    ]
+    controls = [cell for cell in _read("compact/sweep-controls-table1-inception-50.json").cells if cell.row != "sgd"]
+    names = ("train", "train_clean", "test", "best")
+    rows = [[cell.row, *(_figure(cell, name) for name in names), _theirs(cell)] for cell in [*paper, *controls]]
+    return _table(["", "train, as given", "train, clean", "test, last", "test, best", "paper: train / test"], rows)
+
+
+def _read(path: str) -> SweepRecord:
+    return read_file(SweepRecord, RESULTS / path)
+
+
+def _side_by_side(columns: Sequence[Iterable[Cell]]) -> list[list[str]]:
+    by_row = [{cell.row: _triple(cell) for cell in cells} for cells in columns]
+    return [[row, *(each[row] for each in by_row)] for row in by_row[0]]
+
+
+def _mean(cell: Cell, name: str) -> float:
+    figure = cell.summary.get(name)
+    return float("nan") if figure is None or figure.mean is None else figure.mean
+
+
+def _figure(cell: Cell, name: str, *, spread: bool = False) -> str:
+    figure = cell.summary.get(name)
+    if figure is None or figure.mean is None:
+        return "-"
+    return f"{figure.mean:.1f}" + (f" ± {figure.spread:.1f}" if spread and figure.spread is not None else "")
+
+
+def _triple(cell: Cell) -> str:
+    return " / ".join(_figure(cell, name) for name in ("test", "best", "train"))
+
+
+def _ours(cell: Cell) -> str:
+    train, test = (_figure(cell, name, spread=True) for name in ("train", "test"))
+    return f"{train} / {test} ({_figure(cell, 'best')})"
+
+
+def _theirs(cell: Cell) -> str:
+    return "" if cell.published is None else f"{cell.published.train:.2f} / {cell.published.test:.2f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines])
