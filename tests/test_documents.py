@@ -1,12 +1,16 @@
 """Every Python block of the documents runs, in the order of the page, as a reader would run it."""
 
+import importlib
 import re
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+import deepbilevel
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
@@ -52,3 +56,23 @@ def test_every_test_and_code_name_on_the_page_exists(page):
     code += "\n".join(path.name for path in (ROOT / "tests").rglob("*.py"))
     for name in re.findall(r"`(test_\w+|\w+\.py)[^`]*`", page.read_text()):
         assert name in code or any(ROOT.rglob(f"src/**/{name}")), f"{page.name} names {name}"
+
+
+def test_every_public_name_stands_in_the_reference():
+    reference = (ROOT / "docs" / "reference.md").read_text()
+    for module in ("deepbilevel", "deepbilevel.audit", "deepbilevel.distributed"):
+        for name in importlib.import_module(module).__all__:
+            if isinstance(getattr(importlib.import_module(module), name), type | FunctionType):
+                assert f":: {module}.{name}\n" in reference, f"docs/reference.md lacks {module}.{name}"
+
+
+def test_every_page_can_be_reached_from_the_first_one():
+    listed = set(re.findall(r"^[a-z/-]+$", (ROOT / "docs" / "index.md").read_text(), re.MULTILINE))
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages | {"decisions/index"} == listed
+
+
+def test_files_that_others_read_name_this_version():
+    version = deepbilevel.__version__.partition(".dev")[0]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text()
