@@ -154,16 +154,16 @@ def test_a_run_is_counted_once_and_a_planned_one_as_missing(tmp_path):
     assert "3 runs were made (2 done, 1 failed); 2 planned ones are missing." in page.text
 
 
-def test_experiments_stand_in_the_order_of_the_paper(tmp_path):
+def test_experiments_stand_in_the_order_of_the_paper_after_ones_own_comparisons(tmp_path):
     for name, about in (("a", "section 4.3, table 3"), ("b", "section 4.1, table 1"), ("c", "section 4.2, table 2")):
         write_sweep(tmp_path, name, about=about)
     write_sweep(tmp_path, "0", kind="comparison", about="")
     page = make_report(tmp_path).page.read_text()
-    places = [page.index(f'<section id="{slug}"') for slug in ("b", "c", "a", "0")]
+    places = [page.index(f'<section id="{slug}"') for slug in ("0", "b", "c", "a")]
     assert places == sorted(places)
 
 
-def test_a_table_without_any_number_is_folded(tmp_path):
+def test_a_table_of_which_nothing_was_run_is_folded(tmp_path):
     missing = {"row": "SGD", "column": "", "x": None, "published": None, "runs": [not_done(0, "missing")]}
     printed = {**missing, "published": {"train": None, "test": 50.0, "gap": None, "note": None}}
     write_sweep(tmp_path, "nothing", cells=[missing])
@@ -171,14 +171,14 @@ def test_a_table_without_any_number_is_folded(tmp_path):
     page = make_report(tmp_path).page.read_text()
     nothing, printed = page[page.index('<section id="nothing"') :].split('<section id="printed"')
     assert "<details><summary>What is planned: 1 missing</summary>" in nothing
-    assert "What is planned" not in printed
-    assert "50.00" in printed
+    assert "<details><summary>What is planned: 1 missing</summary>" in printed
+    assert "50.00" in printed  # what the paper prints can be unfolded
 
 
-def test_experiments_come_before_comparisons_and_all_are_named(made):
+def test_comparisons_come_before_experiments_and_all_are_named(made):
     page = Reader(made.page.read_text(encoding="utf-8"))
     sections = [attributes["id"] for tag, attributes in page.tags if tag == "section"]
-    assert sections == ["table1", "noise", "compare", "cost", "memory"]
+    assert sections == ["compare", "table1", "noise", "cost", "memory"]
     assert "Methods side by side (compare; 28 done)" in page.text
     assert "Experimentnoise" in page.text
     assert "Comparisoncompare" in page.text
@@ -249,3 +249,20 @@ assert result.exit_code == 0, result.output
 assert not {{"torch", "numpy"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_page_is_called_after_its_data_or_its_folder(tmp_path):
+    write_sweep(tmp_path / "one", "a", base={"data": {"name": "folder", "path": "my/photos"}})
+    write_sweep(tmp_path / "two", "a", base={"data": {"name": "digits"}})
+    write_sweep(tmp_path / "two", "b", base={"data": {"name": "cifar10"}})
+    titles = [
+        make_report(tmp_path / name).page.read_text().split("<title>")[1].split("<")[0] for name in ("one", "two")
+    ]
+    assert titles == ["Results on photos", "Results in two"]
+
+
+def test_the_page_begins_with_what_was_found(made):
+    page = made.page.read_text(encoding="utf-8")
+    assert page.index('<ul class="verdicts">') < page.index("<nav")
+    assert "ends highest" in page
+    assert "2026-11-16T" not in page

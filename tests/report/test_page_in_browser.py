@@ -167,7 +167,7 @@ def test_tables_show_the_papers_numbers_and_what_is_missing(open_page):
     rows = page.locator("#table1 table").first.locator("tbody tr")
     texts = [row.inner_text().split("\t") for row in rows.all()]
     doubtful = next(text for text in texts if text[0] == "bilevel, weights per layer" and text[1].startswith("49.62"))
-    assert doubtful[5].startswith("81.60")
+    assert doubtful[4].startswith("81.60")
     assert next(text for text in texts if text[0] == "SGD" and "failed" in text)[1] == "40.20"
     page.get_by_label("note 1").first.click()
     assert page.locator("#table1-note-1").inner_text() == "doubtful: repeats the numbers of another network"
@@ -176,6 +176,6 @@ def test_tables_show_the_papers_numbers_and_what_is_missing(open_page):
 
 def test_a_strangers_text_is_shown_and_does_nothing(open_page):
     page = open_page()
-    assert page.title() == "Deep bilevel learning: results"
+    assert page.title().startswith("Results in ")
     assert page.locator("img").count() == 0
     assert page.locator("h2", has_text="onerror").inner_text() == HOSTILE

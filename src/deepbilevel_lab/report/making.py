@@ -18,8 +18,9 @@ from deepbilevel_lab.report.page import Section, make_page
 from deepbilevel_lab.report.records import Problem, Records, read_records
 from deepbilevel_lab.report.result_figures import result_figures
 from deepbilevel_lab.report.run_figures import Setting, run_figure, settings_of, test_figure
-from deepbilevel_lab.report.summaries import MISSING, count_statuses, distinct, standing
+from deepbilevel_lab.report.summaries import MISSING, count_statuses, distinct, parts_not_run, standing
 from deepbilevel_lab.report.tables import loose_table, results_csv, results_table, runs_table, table_csv
+from deepbilevel_lab.report.verdicts import verdict_of
 
 _BEST_FIRST = ("done", "running", "interrupted", "failed", MISSING)
 FIGURES, TABLES, PAGE = "figures", "tables", "index.html"
@@ -65,7 +66,8 @@ def make_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | No
     for slug, text in tables.items():
         write_text(out / TABLES / f"{slug}.csv", text)
     page = out / PAGE
-    write_text(page, make_page(sections, _count_runs(records), records.problems, files))
+    title = _title(records, folder)
+    write_text(page, make_page(title, sections, _count_runs(records), records.problems, files))
     return Made(page, len(records.sweeps), len(records.runs), len(figures), len(tables), records.problems, pictures)
 
 
@@ -110,6 +112,17 @@ def _with_standing(cell: Cell) -> str:
     return f"{cell.row} ({standing(cell)})" if is_partial else cell.row
 
 
+def _title(records: Records, folder: Path) -> str:
+    """Return what the page is called: after the data, if it is one set, or after the folder."""
+    specs = [sweep.base for sweep in records.sweeps if sweep.base is not None] + [
+        run.spec for run in records.runs.values()
+    ]
+    names = {
+        str(data.get("path") or data.get("name")) for spec in specs if isinstance(data := spec.get("data"), Mapping)
+    }
+    return f"Results on {Path(names.pop()).name}" if len(names) == 1 else f"Results in {folder.resolve().name}"
+
+
 def _figures_of(section: Section) -> list[Figure]:
     return [*section.figures, *(figure for _, figure in section.training)]
 
@@ -134,8 +147,9 @@ def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
 
 
 def _place_on_page(sweep: SweepRecord) -> tuple[bool, str]:
-    # What the paper did comes first, in its order: such a sweep begins by saying in which section. Controls follow.
-    return (True, "") if sweep.kind == "comparison" else (False, sweep.about)
+    # What the reader compared comes first. What the paper did follows in its order: such a sweep begins by saying in
+    # which section.
+    return (False, "") if sweep.kind == "comparison" else (True, sweep.about)
 
 
 def _sweep_section(sweep: SweepRecord, slug: str, runs: Mapping[str, RunRecord]) -> Section:
@@ -147,7 +161,6 @@ def _sweep_section(sweep: SweepRecord, slug: str, runs: Mapping[str, RunRecord])
         ("Runs", state),
         ("Scale", sweep.scale),
         ("Reduced", sweep.reduced),
-        ("Last change", sweep.updated),
     ]
     series = distinct(cell.row for cell in sweep.cells)
     training = [
@@ -155,6 +168,9 @@ def _sweep_section(sweep: SweepRecord, slug: str, runs: Mapping[str, RunRecord])
         for number, setting in enumerate(settings_of(sweep, runs), start=1)
     ]
     lost = sum(run.status == "done" and run.id not in runs for run in own)
+    remarks = [f"No training curves of {lost} finished runs: their record.json was not found."] if lost else []
+    if left_out := parts_not_run(sweep):
+        remarks.append(f"Not run: {'; '.join(left_out)}.")
     return Section(
         slug=slug,
         title=sweep.title,
@@ -164,10 +180,11 @@ def _sweep_section(sweep: SweepRecord, slug: str, runs: Mapping[str, RunRecord])
         facts=tuple((name, text) for name, text in facts if text),
         results=results_table(sweep),
         every_run=runs_table(sweep),
-        is_empty=all(run.status == MISSING for run in own) and all(cell.published is None for cell in sweep.cells),
+        is_empty=all(run.status == MISSING for run in own),
+        verdict=verdict_of(sweep),
         figures=tuple(result_figures(sweep, slug, metric)),
         training=tuple(training),
-        remarks=(f"No training curves of {lost} finished runs: their record.json was not found.",) if lost else (),
+        remarks=tuple(remarks),
     )
 
 

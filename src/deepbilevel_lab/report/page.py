@@ -22,7 +22,6 @@ from deepbilevel_lab.report.run_figures import CURVES, WEIGHTS
 from deepbilevel_lab.report.summaries import MISSING
 from deepbilevel_lab.report.tables import Table
 
-TITLE = "Deep bilevel learning: results"
 _ROOM = "deepbilevel_lab.report"
 
 
@@ -36,7 +35,8 @@ class Section:
         name: what its sweep is called; titles may repeat.
         training: figures of which the reader looks at one at a time, with the name of each.
         remarks: what is not to be seen, and why.
-        is_empty: there is no number in its results, so the table is folded.
+        is_empty: none of its runs was made, so it is folded.
+        verdict: what it shows, in words.
     """
 
     slug: str
@@ -51,6 +51,7 @@ class Section:
     remarks: tuple[str, ...] = ()
     name: str = ""
     is_empty: bool = False
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ def controls_of(choices: Sequence[tuple[str, Figure]]) -> Controls | None:
 
 
 def make_page(
+    title: str,
     sections: Sequence[Section],
     num_runs: Mapping[str, int],
     problems: Sequence[Problem],
@@ -100,7 +102,10 @@ def make_page(
     """Return the page.
 
     Args:
+        title: names what the records are of.
+        sections: in their order.
         num_runs: how many different runs there are, by how they stand.
+        problems: files that could not be read.
         files: the addresses at which a figure or table also lies, by its slug.
     """
     script = read_page_file(_ROOM, "page.js")
@@ -108,7 +113,7 @@ def make_page(
         _templates()
         .get_template("page.html", globals={"controls_of": controls_of, "svg": svg})
         .render(
-            title=TITLE,
+            title=title,
             script=script,
             script_hash=script_hash(script),
             style=read_page_file(_ROOM, "page.css") + "\n" + Markup(svg.figure_style()),

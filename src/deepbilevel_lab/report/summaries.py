@@ -135,6 +135,16 @@ def parts_of(sweep: SweepRecord) -> list[tuple[str, list[Cell]]]:
     return list(columns.items())
 
 
+def parts_not_run(sweep: SweepRecord) -> list[str]:
+    """Return the columns of which nothing was run, where others were: nobody asked for them."""
+    idle = [title for title, cells in parts_of(sweep) if all(_is_missing(cell) for cell in cells)]
+    return idle if len(idle) < len(parts_of(sweep)) else []
+
+
+def _is_missing(cell: Cell) -> bool:
+    return all(run.status == MISSING for run in cell.runs)
+
+
 def columns_of(sweep: SweepRecord) -> list[str]:
     """Return the columns in their order."""
     return distinct(cell.column for cell in sweep.cells)

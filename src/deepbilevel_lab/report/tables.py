@@ -16,6 +16,7 @@ from deepbilevel_lab.report.summaries import (
     is_without,
     lacks_clean_labels,
     measure,
+    parts_not_run,
     parts_of,
     published,
     shown_metrics,
@@ -78,14 +79,19 @@ def results_table(sweep: SweepRecord) -> Table:
     columns = [Column("", sweep.axis.label)] if sweep.axis else []
     for metric in metrics:
         if metric in printed:
-            columns += [Column(METRICS[metric], name) for name in ("paper", "ours", "difference")]
+            # On fewer images or epochs a difference says nothing about the method.
+            names = ("paper", "ours") if sweep.reduced else ("paper", "ours", "difference")
+            columns += [Column(METRICS[metric], name) for name in names]
         else:
             columns.append(Column("", f"{METRICS[metric]}, ours" if printed else METRICS[metric]))
     notes: list[str] = []
+    idle = parts_not_run(sweep)
     parts = tuple(
-        (title, tuple(_row(cell, sweep, metrics, printed, notes) for cell in cells)) for title, cells in parts_of(sweep)
+        (title, tuple(_row(cell, sweep, metrics, printed, notes) for cell in cells))
+        for title, cells in parts_of(sweep)
+        if title not in idle
     )
-    caption = "Percent, mean ± standard deviation over the finished seeds; differences in percentage points."
+    caption = "Percent, mean ± standard deviation over the finished seeds."
     return Table(caption, "method", (*columns, Column("", "seeds finished", "words")), parts, tuple(notes))
 
 
@@ -102,7 +108,7 @@ def _row(cell: Cell, sweep: SweepRecord, metrics: Sequence[str], printed: Sequen
             else:
                 entries.append(Entry(f"{theirs:.2f}", number, "" if number is None else "doubtful"))
         entries.append(_ours(cell, metric))
-        if metric in printed:
+        if metric in printed and not sweep.reduced:
             apart = difference(cell, metric)
             entries.append(Entry(NOT_PRINTED if apart is None else _signed(apart)))
     return Row(cell.row, (*entries, Entry(standing(cell))))
