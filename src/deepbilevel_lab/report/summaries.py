@@ -118,13 +118,19 @@ def distinct(values: Iterable[str]) -> list[str]:
 
 
 def shown_metrics(sweep: SweepRecord) -> list[str]:
-    """Return the metrics of which the sweep has any number at all, ours or the paper's; the test result always."""
-    return [
-        metric
-        for metric in METRICS
-        if metric == "test"
-        or any(measure(cell, metric) is not None or published(cell, metric) is not None for cell in sweep.cells)
-    ]
+    """Return the metrics of which the sweep has any number at all, ours or the paper's; the test result always.
+
+    Between labels that are wrong on purpose and right ones a gap means nothing, unless the paper prints one.
+    """
+    trained = [cell for cell in sweep.cells if measure(cell, "train") is not None]
+    is_noisy = bool(trained) and all(measure(cell, "train_clean") is not None for cell in trained)
+
+    def is_shown(metric: str) -> bool:
+        if metric == "test" or any(published(cell, metric) is not None for cell in sweep.cells):
+            return True
+        return not (metric == "gap" and is_noisy) and any(measure(cell, metric) is not None for cell in sweep.cells)
+
+    return [metric for metric in METRICS if is_shown(metric)]
 
 
 def parts_of(sweep: SweepRecord) -> list[tuple[str, list[Cell]]]:
