@@ -64,6 +64,7 @@ def test_every_public_name_stands_in_the_reference():
         for name in importlib.import_module(module).__all__:
             if isinstance(getattr(importlib.import_module(module), name), type | FunctionType):
                 assert f":: {module}.{name}\n" in reference, f"docs/reference.md lacks {module}.{name}"
+                assert ">>>" in (getattr(importlib.import_module(module), name).__doc__ or ""), f"{name} has no example"
 
 
 def test_every_page_can_be_reached_from_the_first_one():

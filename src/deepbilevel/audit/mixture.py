@@ -52,6 +52,9 @@ class _Components:
 class NoiseRate:
     """The estimated share of wrong labels.
 
+    >>> NoiseRate(0.21, 0.18, 0.24).told_apart, NoiseRate().told_apart
+    (True, False)
+
     Attributes:
         estimate: NaN where right and wrong labels cannot be told apart.
         low: lower end of a 95 % interval; it accounts for the sample, not for a wrong shape of the two distributions.

@@ -20,7 +20,11 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 @dataclass(frozen=True)
 class Issue:
-    """One row: a label, and what training says about it."""
+    """One row: a label, and what training says about it.
+
+    >>> Issue(index=7, given_label=2, predicted_label=5, label_score=-3.1, is_label_issue=True, p_wrong=0.99).p_wrong
+    0.99
+    """
 
     index: int
     given_label: int
@@ -34,6 +38,17 @@ class Issue:
 @dataclass(frozen=True, eq=False)
 class Issues:
     """All labels, the most suspicious first; columns are arrays of the same length.
+
+    >>> import torch
+    >>> from deepbilevel.audit import LabelAudit
+    >>> labels = torch.tensor([0, 1] * 20)
+    >>> audit = LabelAudit(labels, num_classes=2)
+    >>> logits = torch.nn.functional.one_hot(labels).float() * 6
+    >>> logits[3] = torch.tensor([6.0, 0.0])  # the network disagrees with the label 1
+    >>> audit.observe(range(40), logits)
+    >>> first = next(iter(audit.issues()))
+    >>> first.index, first.given_label, first.predicted_label
+    (3, 1, 0)
 
     Attributes:
         index: which sample.

@@ -23,6 +23,15 @@ class BilevelReport(Report):
 
     With ``per_layer=True``, weights, agreement and norms have a second dimension, one column per layer.
 
+    >>> from deepbilevel import Bilevel
+    >>> model = torch.nn.Linear(2, 1, bias=False)
+    >>> bilevel = Bilevel(model, num_batches=3)
+    >>> for x in torch.tensor([[[1.0, 0.0]], [[2.0, 0.0]], [[0.0, 1.0]]]):
+    ...     bilevel.backward(model(x).sum())
+    >>> report = bilevel.fill()
+    >>> report.agreement, report.applied
+    (tensor([1., 0.]), True)
+
     Attributes:
         weights: the weights that were applied to the ``k - 1`` training mini-batches.
         raw_weights: the same before normalisation.
