@@ -24,7 +24,8 @@ from deepbilevel_lab.data import find_recipe
 from deepbilevel_lab.data.cifar import CIFAR10
 from deepbilevel_lab.specs import with_value
 from deepbilevel_lab.training import default_spec, train
-from deepbilevel_lab.training.build import Parts, find_device
+from deepbilevel_lab.training.build import Parts
+from deepbilevel_lab.training.devices import find_device
 from deepbilevel_lab.training.feeding import Batch, Feed
 from deepbilevel_lab.training.group_passes import make_step
 from deepbilevel_lab.training.run import Listener

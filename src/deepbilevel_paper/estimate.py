@@ -19,7 +19,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from deepbilevel_lab.replacement import write_text
-from deepbilevel_lab.training.build import find_device, make_model
+from deepbilevel_lab.training.build import make_model
+from deepbilevel_lab.training.devices import find_device
 from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_paper.recipes import rated_images, tested_images, trained_images
 

@@ -107,7 +107,7 @@ def test_a_second_audit_replaces_the_pictures_of_the_first(tmp_path):
 
 
 def test_places_that_are_nothing_are_named(tmp_path):
-    assert "nowhere is no folder, no .csv table and no data set" in refusal("nowhere", "--out", tmp_path)
+    assert "nowhere is no folder, no table (.csv, .parquet) and no data set" in refusal("nowhere", "--out", tmp_path)
     assert "folder needs the place of your images" in refusal("folder", "--out", tmp_path)
     assert "audit=false leaves nothing to report" in refusal("digits", "--set", "audit=false", "--out", tmp_path)
     assert "mixing mixup blends them" in refusal("digits", "--set", "mixing=mixup", "--out", tmp_path)

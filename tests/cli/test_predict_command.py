@@ -16,7 +16,7 @@ from deepbilevel_lab.data import load_data
 from deepbilevel_lab.networks.catalog import build_network
 from deepbilevel_lab.training import prediction
 from deepbilevel_lab.training.model_file import load_model, save_model
-from deepbilevel_lab.training.prediction import Predictor, StoredShape
+from deepbilevel_lab.training.prediction import Asked, Predictor, StoredShape
 from tests.cli.trained import (
     COLOURS,
     make_spec,
@@ -90,6 +90,16 @@ def test_a_table_names_files_beside_it(colour_run, tmp_path):
     ("text", "message"),
     [("file\nred.jpg\n", "it needs path"), ("path\n", "no lines"), ("path,n\nred.jpg,1\n,2\n", "line 3")],
 )
+def test_the_label_a_table_gives_stands_beside_the_prediction(colour_run, tmp_path):
+    write_picture(tmp_path / "one.jpg", "blue")
+    write_picture(tmp_path / "two.jpg", "blue")
+    (tmp_path / "table.csv").write_text("path,label\none.jpg,red\ntwo.jpg,\n")
+    rows = predict(colour_run, tmp_path / "table.csv")
+    assert [(row["given_label"], row["label"]) for row in rows] == [("red", "blue"), ("", "blue")]
+    printed = run_in_process("predict", colour_run, tmp_path / "table.csv", "--json").stdout
+    assert [row.get("given_label") for row in json.loads(printed)] == ["red", None]
+
+
 def test_a_table_that_does_not_name_files_is_refused(colour_run, tmp_path, text, message):
     (tmp_path / "table.csv").write_text(text)
     result = run_in_process("predict", colour_run, tmp_path / "table.csv")
@@ -223,11 +233,12 @@ def test_permuted_pixels_cannot_be_predicted_with(tmp_path):
 
 def test_a_terminal_gets_a_table(colour_run, tmp_path, capsys):
     predictor = Predictor(load_model(colour_run))
-    answers = [(tmp_path / "[b]1.jpg", torch.tensor([0.25, 0.75]))]
+    answers = [(Asked(str(tmp_path / "[b]1.jpg"), "green"), torch.tensor([0.25, 0.75]))]
     command._print(answers, predictor, None)
     shown = capsys.readouterr().out.replace("\n", "")
     assert "75.0%" in shown
     assert "blue 25.0%" in shown
+    assert "green" in shown
 
 
 def test_a_run_of_another_machine_is_used_on_the_cpu(digits_run, tmp_path, monkeypatch):

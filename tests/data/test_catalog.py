@@ -4,11 +4,14 @@ import pytest
 import torch
 
 from deepbilevel_lab.data import DATA_SETS, load_data
+from deepbilevel_lab.data.catalog import load_samples
+from deepbilevel_lab.data.table import ColumnsSpec
 from tests.contracts.data import assert_images_can_be_read, assert_is_a_data_set, assert_loaders_can_batch_it
 from tests.data.layouts import write
 
+IMAGES = {name: entry for name, entry in DATA_SETS.items() if entry.holds == "images"}
 every_split = pytest.mark.parametrize(
-    ("name", "split"), [(name, split) for name, entry in DATA_SETS.items() for split in entry.splits]
+    ("name", "split"), [(name, split) for name, entry in IMAGES.items() for split in entry.splits]
 )
 
 
@@ -20,7 +23,7 @@ def test_every_split_keeps_the_contract(name, split, tmp_path):
     assert_loaders_can_batch_it(data)
 
 
-@pytest.mark.parametrize("name", DATA_SETS)
+@pytest.mark.parametrize("name", IMAGES)
 def test_the_first_split_is_the_default_and_loading_repeats_itself(name, tmp_path):
     directory = write(name, tmp_path)
     default, first = load_data(name, directory), load_data(name, str(directory), DATA_SETS[name].splits[0])
@@ -28,10 +31,20 @@ def test_the_first_split_is_the_default_and_loading_repeats_itself(name, tmp_pat
     assert torch.equal(default.read(0), first.read(0))
 
 
-@pytest.mark.parametrize("name", [name for name in DATA_SETS if name != "digits"])
+@pytest.mark.parametrize("name", [name for name in IMAGES if name != "digits"])
 def test_a_data_set_that_is_not_there_says_what_is_missing(name, tmp_path):
     with pytest.raises(FileNotFoundError, match=str(tmp_path)):
         load_data(name, tmp_path / "nowhere")
+
+
+def test_what_holds_no_images_says_how_to_load_it(tmp_path):
+    with pytest.raises(ValueError, match="its target is not known; name the column to predict"):
+        load_data("table", tmp_path)
+    with pytest.raises(ValueError, match=r"a Dataset in Python, .* pass it again"):
+        load_data("dataset")
+    (tmp_path / "table.csv").write_text("x,y\n1,a\n2,b\n")
+    columns = ColumnsSpec("y")
+    assert len(load_samples("table", tmp_path / "table.csv", columns=columns)) == 2
 
 
 def test_unknown_names_get_the_nearest_one():

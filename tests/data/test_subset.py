@@ -51,7 +51,7 @@ def test_what_is_neither_in_memory_nor_on_disk_is_refused():
         def read(self, index):
             raise NotImplementedError
 
-    with pytest.raises(TypeError, match="data must be images in memory or on disk, got Elsewhere"):
+    with pytest.raises(TypeError, match="data must be images in memory or on disk, or a table, got Elsewhere"):
         take(Elsewhere(labels=torch.zeros(2), class_names=NAMES), torch.tensor([0]))
 
 

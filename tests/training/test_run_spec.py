@@ -35,12 +35,13 @@ from tests.losses.tasks import PURE_LOSSES
 INCEPTIONS = ("inception", "inception_half", "inception_zhang")
 LARGE, SMALL = {"alexnet", "resnet50"}, {"cifarnet", *INCEPTIONS, "preact_resnet8", "preact_resnet18"}
 POSSIBLE = {
-    "digits": {"digit_cnn"},
+    "digits": {"digit_cnn", "mlp"},
     "cifar10": SMALL,
     "cifar100": SMALL,
     **dict.fromkeys(("voc2007", "imagenet", "clothing1m", "folder", "csv"), SMALL | LARGE),
 }
-PAIRS = [(data, network) for data in DATA_SETS for network in NETWORKS]
+IMAGES = [name for name, entry in DATA_SETS.items() if entry.holds == "images"]
+PAIRS = [(data, network) for data in IMAGES for network in NETWORKS]
 POSSIBLE_PAIRS = [(data, network) for data, network in PAIRS if network in POSSIBLE[data]]
 
 GOLDEN = RunSpec(
@@ -87,6 +88,7 @@ def test_defaults_are_the_papers():
     rates = {network: (spec.optimizer.lr, spec.schedule, spec.epochs) for network, spec in found.items()}
     assert rates == {
         "digit_cnn": (0.1, Constant(), 50),
+        "mlp": (0.02, Cosine(), 50),
         "cifarnet": (0.01, Exponential(0.95), 100),
         **dict.fromkeys(INCEPTIONS, (0.1, Exponential(0.95), 100)),
         "preact_resnet8": (0.1, Cosine(), 100),
@@ -100,7 +102,7 @@ def test_defaults_are_the_papers():
     assert made("cifar100", "preact_resnet18").data.recipe == "preact-cifar100"
     assert {spec.method for spec in found.values()} == {BilevelRule()}
     usual = {"digits": "digit_cnn", "voc2007": "alexnet", "imagenet": "alexnet", "clothing1m": "resnet50"}
-    for data in DATA_SETS:
+    for data in IMAGES:
         assert default_spec(data, path="images").network.name == usual.get(data, "cifarnet")
 
 

@@ -270,7 +270,7 @@ def test_no_field_was_forgotten():
         for name in (value if isinstance(value, dict) else [key])
     }
     kinds = {"method.kind", "loss.kind", "schedule.kind"}
-    assert leaves - tried == kinds | {"noise", "mixing", "data.view", "optimizer.arguments"}
+    assert leaves - tried == kinds | {"noise", "mixing", "data.view", "data.columns", "optimizer.arguments"}
 
 
 @pytest.mark.parametrize("key", [*WHOLE[:5], *CHOICES, "data.name", "network.name", "method.mu", "optimizer.lr"])

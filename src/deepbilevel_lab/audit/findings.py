@@ -9,7 +9,8 @@ import numpy.typing as npt
 import torch
 
 from deepbilevel.audit import Issues
-from deepbilevel_lab.data import ImageSet, load_data
+from deepbilevel_lab.data import LabelledSet
+from deepbilevel_lab.data.catalog import load_samples
 from deepbilevel_lab.data.decisions import names_in
 from deepbilevel_lab.training.auditing import KeptAudit, load_audit
 from deepbilevel_lab.training.folder import RunFolder
@@ -31,7 +32,7 @@ class Findings:
 
     issues: Issues
     probabilities: npt.NDArray[np.float32]
-    data: ImageSet
+    data: LabelledSet
     files: list[str]
     class_names: tuple[str, ...]
     spec: RunSpec
@@ -63,7 +64,7 @@ def find_issues(folder: RunFolder, data_dir: Path) -> Findings:
     kept = load_audit(folder.audit_file)
     spec = kept.spec.data
     directory = data_dir if spec.path is None else Path(spec.path)
-    whole = load_data(spec.name, directory, spec.train_split)
+    whole = load_samples(spec.name, directory, spec.train_split, columns=spec.columns)
     _check_unchanged(kept, whole, directory)
     found = kept.audit.issues()
     return Findings(
@@ -76,7 +77,7 @@ def find_issues(folder: RunFolder, data_dir: Path) -> Findings:
     )
 
 
-def _check_unchanged(kept: KeptAudit, whole: ImageSet, directory: Path) -> None:
+def _check_unchanged(kept: KeptAudit, whole: LabelledSet, directory: Path) -> None:
     """Refuse images that are not those of the run: each label would stand below the picture of another."""
     spec = kept.spec
     is_same = kept.class_names == whole.class_names and int(kept.numbers.max()) < len(whole)
@@ -84,6 +85,6 @@ def _check_unchanged(kept: KeptAudit, whole: ImageSet, directory: Path) -> None:
         is_same = torch.equal(torch.from_numpy(kept.audit.labels), whole.labels[kept.numbers].long())
     if not is_same:
         raise ValueError(
-            f"the images or labels in {directory} are not those that run {spec.id} was trained on; audit them anew, "
-            "into another folder"
+            f"the {whole.noun}s or labels in {directory} are not those that run {spec.id} was trained on; audit them "
+            "anew, into another folder"
         )

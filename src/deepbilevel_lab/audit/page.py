@@ -1,7 +1,8 @@
 """The page on which a person decides about suspicious labels: one file, and sheets of small pictures beside it.
 
-Names of classes and files come from strangers. The template escapes them, the script only ever sets text, and the page
-forbids itself every other script and every request but for pictures.
+Rows of a table stand in the page itself. Their cells, and names of classes and files, come from strangers. The template
+escapes them, the script only ever sets text, and the page forbids itself every other script and every request but for
+pictures.
 """
 
 import json
@@ -17,13 +18,14 @@ from deepbilevel_lab.drawing.pages import read_page_file, script_hash, templates
 _ROOM = "deepbilevel_lab.audit"
 
 
-def make_page(title: str, facts: list[str], rows: Mapping[str, Any]) -> str:
+def make_page(title: str, facts: list[str], rows: Mapping[str, Any], *, noun: str = "image") -> str:
     """Return the page.
 
     Args:
         title: of the data set.
         facts: what is said at the top, a sentence each.
         rows: what the script needs, as JSON knows it.
+        noun: what one of the samples is called.
     """
     script = read_page_file(_ROOM, "page.js")
     # A script of type application/json is never run, and ends at the first "<" it could end at: there is none.
@@ -34,6 +36,7 @@ def make_page(title: str, facts: list[str], rows: Mapping[str, Any]) -> str:
         .render(
             title=title,
             facts=facts,
+            noun=noun,
             rows=Markup(content),
             script=script,
             script_hash=script_hash(script),

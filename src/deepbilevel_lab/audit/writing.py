@@ -18,10 +18,14 @@ from deepbilevel.audit import NoiseRate
 from deepbilevel_lab.audit.findings import Findings
 from deepbilevel_lab.audit.page import make_page
 from deepbilevel_lab.audit.pictures import PER_ROW, picture_side, write_sheets
+from deepbilevel_lab.data import ImageSet
+from deepbilevel_lab.data.table import Table
 from deepbilevel_lab.replacement import remove_leftovers, replacing, write_text
 
 _PICTURES = re.compile(r"pictures-[0-9a-f]{10}")
 _SMALL = 64  # pixels; below that one wants to see them
+_SHOWN_COLUMNS = 30
+_SHOWN_LENGTH = 2000  # characters of a cell
 _SHOWN_OF_SEVERAL = 1000  # at least; where images have several labels, all of them are too many
 
 
@@ -63,9 +67,10 @@ def write_findings(
     rows, pictured = _page_rows(findings, show)
     rows["id"] = hashlib.sha256(json.dumps([findings.title, rows]).encode()).hexdigest()[:10]
     rows["pictures"] = pictures = f"pictures-{rows['id']}"
-    _write_pictures(findings, pictured, out / pictures, lambda num_done: on_picture(num_done, len(pictured)))
+    if isinstance(findings.data, ImageSet):
+        _write_pictures(findings.data, pictured, out / pictures, lambda done: on_picture(done, len(pictured)))
     page = out / "index.html"
-    write_text(page, make_page(findings.title, describe(findings), rows))
+    write_text(page, make_page(findings.title, describe(findings), rows, noun=findings.data.noun))
     for old in out.iterdir():
         if _PICTURES.fullmatch(old.name) and old.name != pictures:
             shutil.rmtree(old)
@@ -77,7 +82,8 @@ def describe(findings: Findings) -> list[str]:
     issues = findings.issues
     several = issues.class_index is not None
     num_images = len(np.unique(issues.index)) if several else len(issues)
-    facts = [f"{num_images:,} images, {len(findings.class_names):,} classes."]
+    noun = findings.data.noun
+    facts = [f"{num_images:,} {noun}s, {len(findings.class_names):,} classes."]
     facts.append(
         _describe_rate(issues.noise_rate, "of the given labels are wrong" if several else "of the labels are wrong")
     )
@@ -86,7 +92,7 @@ def describe(findings: Findings) -> list[str]:
     if issues.is_label_issue.any():
         facts.append(f"{int(issues.is_label_issue.sum()):,} are more probably wrong than right.")
     if issues.num_unvisited:
-        facts.append(f"{issues.num_unvisited:,} images were never visited in training: nothing is known of them.")
+        facts.append(f"{issues.num_unvisited:,} {noun}s were never visited in training: nothing is known of them.")
     if issues.num_left_out:
         facts.append(f"{issues.num_left_out:,} visits were left out, because the network's answer was not finite.")
     return facts
@@ -132,7 +138,8 @@ def _page_rows(findings: Findings, show: int | None) -> tuple[dict[str, Any], li
         "names": names,
         "oneLabel": issues.class_index is None,
         "perRow": PER_ROW,
-        "small": picture_side(findings.data) < _SMALL,
+        "small": isinstance(findings.data, ImageSet) and picture_side(findings.data) < _SMALL,
+        "noun": findings.data.noun,
         "flagged": min(int(issues.is_label_issue.sum()), count),
         "total": len(issues),
         "index": index.tolist(),
@@ -143,14 +150,30 @@ def _page_rows(findings: Findings, show: int | None) -> tuple[dict[str, Any], li
         "p": [_number(value) for value in issues.p_wrong[:count].tolist()],
         "picture": [place_of[number] for number in index.tolist()],
     }
+    if isinstance(findings.data, Table):
+        rows |= _cells(findings.data, index.tolist())
     return rows, pictured
+
+
+def _cells(table: Table, indices: list[int]) -> dict[str, Any]:
+    """Return what the page shows of these rows: the text, or the first columns."""
+    text = table.spec.text
+    names = list(table.columns) if text is None else [text, *(name for name in table.columns if name != text)]
+    names = names[:_SHOWN_COLUMNS]
+    shown = [table.columns[name] for name in names]
+    cells = [[_shortened(column[index]) for column in shown] for index in indices]
+    return {"columns": names, "cells": cells, "hasText": text is not None}
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) <= _SHOWN_LENGTH else f"{cell[:_SHOWN_LENGTH]} ..."
 
 
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else round(value, 4)
 
 
-def _write_pictures(findings: Findings, indices: list[int], folder: Path, on_sheet: Callable[[int], None]) -> None:
+def _write_pictures(data: ImageSet, indices: list[int], folder: Path, on_sheet: Callable[[int], None]) -> None:
     """Write all sheets, or leave no folder of that name: one that is there is whole."""
     if folder.is_dir():
         return
@@ -158,7 +181,7 @@ def _write_pictures(findings: Findings, indices: list[int], folder: Path, on_she
     shutil.rmtree(half_written, ignore_errors=True)
     half_written.mkdir()
     try:
-        write_sheets(findings.data, indices, half_written, on_sheet)
+        write_sheets(data, indices, half_written, on_sheet)
         half_written.rename(folder)
     finally:
         shutil.rmtree(half_written, ignore_errors=True)

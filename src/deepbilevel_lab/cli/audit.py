@@ -17,6 +17,7 @@ from deepbilevel_lab.cli.options import (
     ValOption,
 )
 from deepbilevel_lab.cli.resolving import resolve, tell_notes
+from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
 
 if TYPE_CHECKING:
     from deepbilevel_lab.audit import Findings
@@ -49,6 +50,9 @@ def audit(
         ),
     ] = None,
     val: ValOption = None,
+    target: TargetOption = None,
+    text: TextOption = None,
+    ignore: IgnoreOption = None,
     network: NetworkOption = None,
     method: Annotated[
         str | None, typer.Option(help="A rule, as of `train`; bilevel, or sgd for your own images, unless told.")
@@ -92,7 +96,8 @@ def audit(
     folder = RunFolder(Path(place))
     if folder.spec_file.is_file() and folder.record_file.is_file():
         with errors_as_messages(WRONG_USAGE):
-            if network is not None or settings or any(value is not None for value in given.values()):
+            asked = (network, target, text, ignore, *given.values())
+            if settings or any(value is not None for value in asked):
                 raise ValueError(f"{place} is a run, which is not trained again; drop the options of training")
         with errors_as_messages():
             record = folder.read_record()
@@ -109,7 +114,8 @@ def audit(
     with errors_as_messages(WRONG_USAGE, silent=not launch.is_first):
         _check_place(place)
         given = {"audit": True, "group.on_rare": "repeat", **given}
-        resolved = resolve(place, data_dir, network, None, given, settings or [], plain=True)
+        columns = read_columns_spec(target, text, ignore)
+        resolved = resolve(place, data_dir, network, None, given, settings or [], columns=columns, plain=True)
         spec = resolved.spec
         if not spec.audit:
             raise ValueError("audit=false leaves nothing to report; drop it, or train with `deepbilevel train`")
@@ -125,9 +131,10 @@ def _check_place(place: str) -> None:
     from deepbilevel_lab.data import DATA_SETS
 
     path = Path(place)
-    if place not in DATA_SETS and not path.is_dir() and path.suffix != ".csv":
+    if place not in DATA_SETS and not path.is_dir() and path.suffix not in (".csv", ".parquet"):
         raise ValueError(
-            f"{place} is no folder, no .csv table and no data set; `deepbilevel data list` shows the data sets"
+            f"{place} is no folder, no table (.csv, .parquet) and no data set; `deepbilevel data list` shows the "
+            "data sets"
         )
     if place in DATA_SETS and DATA_SETS[place].own:
         raise ValueError(f"{place} needs the place of your images: give the folder or the table itself")

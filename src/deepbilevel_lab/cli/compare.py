@@ -18,6 +18,7 @@ from deepbilevel_lab.cli.options import (
 )
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, Place, read_place
 from deepbilevel_lab.cli.resolving import parse_seeds, resolve, split_settings, tell_notes
+from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
 from deepbilevel_lab.records import SweepRecord, to_json
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def compare(
     data_dir: Annotated[
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
+    target: TargetOption = None,
+    text: TextOption = None,
+    ignore: IgnoreOption = None,
     network: NetworkOption = None,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
     methods: Annotated[
@@ -104,6 +108,7 @@ def compare(
         grid = None if tune is None else read_grid(tune)
         base = resolve(
             *(data, data_dir, network, spec_file, given, settings or []),
+            columns=read_columns_spec(target, text, ignore),
             plain=True,
             prepare=lambda spec: set_selection_aside(spec) if grid else spec,
         )

@@ -19,7 +19,7 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of 
 def evaluate(
     run: RunArgument,
     data: Annotated[
-        str | None, typer.Option(help="Another data set of the catalog, a folder of images, or a .csv table.")
+        str | None, typer.Option(help="Another data set of the catalog, a folder of images, or a table.")
     ] = None,
     data_dir: Annotated[
         Path | None,
@@ -88,7 +88,7 @@ def _print(result: "Assessment") -> None:
 
     console = Console()
     what = "average precision" if result.metric == "mAP" else "accuracy"
-    table = Table("class", "images", what, title=escape(f"{result.data} {result.split}"))
+    table = Table("class", f"{result.noun}s", what, title=escape(f"{result.data} {result.split}"))
     if result.clean_score is not None:
         table.add_column(f"{what}, clean labels")
     for column in table.columns[1:]:
@@ -100,8 +100,9 @@ def _print(result: "Assessment") -> None:
     overall = "mean average precision" if result.metric == "mAP" else "top-1 accuracy"
     crops = f", {result.crops} crops of each" if result.crops > 1 else ""
     clean = f", {_percent(result.clean_score)} on clean labels" if result.clean_score is not None else ""
+    counted = f"{result.images:,} {result.noun}s{crops}, {len(result.classes)} classes"
     console.print(
-        f"{overall} {_percent(result.score)}{clean}; {result.images:,} images{crops}, {len(result.classes)} classes",
+        f"{overall} {_percent(result.score)}{clean}; {counted}",
         highlight=False,
         soft_wrap=True,
     )

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 import typer
 
 DataOption = Annotated[
-    str | None, typer.Option(help="A data set (`deepbilevel data list`), a folder of images, or a .csv table.")
+    str | None, typer.Option(help="A data set (`deepbilevel data list`), a folder of images, or a table.")
 ]
 ValOption = Annotated[
     str | None,
     typer.Option(
         metavar="FOLDER",
-        help="Other images of yours, with labels you trust, to test on; unless told, some are set aside.",
+        help="Other images or rows of yours, with labels you trust, to test on; unless told, some are set aside.",
     ),
 ]
 NetworkOption = Annotated[str | None, typer.Option(help="A network; the usual one for the data unless told.")]

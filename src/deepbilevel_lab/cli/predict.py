@@ -17,7 +17,7 @@ from deepbilevel_lab.records import clean
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from deepbilevel_lab.training.prediction import Predictor
+    from deepbilevel_lab.training.prediction import Asked, Predictor
 
 _COLUMNS_AT_MOST = 100
 _USUAL_TOP = 5
@@ -34,7 +34,9 @@ def predict(
     inputs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="INPUT...", exists=True, help="Image files, folders of images, or .csv tables with a column path."
+            metavar="INPUT...",
+            exists=True,
+            help="Image files, folders of images, or .csv tables with a column path; for a run on a table, a table.",
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="Write a .csv table instead of printing.")] = None,
@@ -44,11 +46,13 @@ def predict(
     ] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files; 0: none.")] = 0,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out files that cannot be decoded, and name them.")
+        bool, typer.Option("--skip-bad", help="Leave out files or rows that cannot be read, and name them.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which class images belong to, as CSV: path, label, probability, and the probability of each class.
+    """Say which class images or rows belong to, as CSV: path, label, probability, and the probability of each class.
+
+    Of a table with labels, given_label stands beside the prediction. Rows have an index, counted from 0, and no path.
 
     Images are cut and scaled as those the network was trained on. For networks of small images (cifar10, digits) the
     middle square is scaled to that size first; digits must be white on black, as in the data set. Where images can
@@ -58,28 +62,24 @@ def predict(
     """
     from deepbilevel_lab.replacement import replacing
     from deepbilevel_lab.training.model_file import load_model
-    from deepbilevel_lab.training.prediction import Predictor, find_images
+    from deepbilevel_lab.training.prediction import Predictor
 
     with errors_as_messages():
         if out is not None and not out.parent.is_dir():  # before the work, not after it
             raise FileNotFoundError(f"--out {out} lies in a folder that does not exist; make {out.parent} first")
-        paths = find_images(inputs)
         predictor = Predictor(load_model(run))
         if predictor.note:
             typer.echo(f"note: {predictor.note}", err=True)
-        answers = _predict(predictor, paths, workers=workers, skip_bad=skip_bad)
-        if not answers:
-            typer.echo(f"error: none of the {len(paths)} files can be decoded; nothing was written", err=True)
-            raise typer.Exit(FAILED)
+        answers = _predict(predictor, inputs, workers=workers, skip_bad=skip_bad)
         if top is None and len(predictor.class_names) > _COLUMNS_AT_MOST:
             top = _USUAL_TOP
         if out is not None:
             with replacing(out) as stream:
                 stream.write(_to_csv(answers, predictor, top))
     if as_json:
-        typer.echo(json.dumps([_to_plain(path, row, predictor, top) for path, row in answers]))
+        typer.echo(json.dumps([_to_plain(asked, row, predictor, top) for asked, row in answers]))
     elif out is not None:
-        typer.echo(f"{len(answers):,} images in {out}", err=True)
+        typer.echo(f"{len(answers):,} {'images' if predictor.encoding is None else 'rows'} in {out}", err=True)
     elif sys.stdout.isatty():
         _print(answers, predictor, top)
     else:
@@ -87,25 +87,39 @@ def predict(
 
 
 def _predict(
-    predictor: "Predictor", paths: Sequence[Path], *, workers: int, skip_bad: bool
-) -> "list[tuple[Path, Tensor]]":
+    predictor: "Predictor", inputs: Sequence[Path], *, workers: int, skip_bad: bool
+) -> "list[tuple[Asked, Tensor]]":
     from rich.console import Console
     from rich.progress import track
 
-    from deepbilevel_lab.training.prediction import predict_files
+    from deepbilevel_lab.training.prediction import find_images, predict_files, predict_table
 
     console = Console(stderr=True)
-    found = predict_files(predictor, paths, workers=workers, skip_bad=skip_bad)
-    shown = track(
-        found, "predicting", total=len(paths), console=console, transient=True, disable=not console.is_terminal
-    )
-    answers: list[tuple[Path, Tensor]] = []
-    for path, answer in shown:
+    if predictor.encoding is None:
+        images = find_images(inputs)
+        found, total = predict_files(predictor, images, workers=workers, skip_bad=skip_bad), len(images)
+    elif len(inputs) == 1:
+        found, total = predict_table(predictor, inputs[0], skip_bad=skip_bad), None
+    else:
+        raise ValueError(f"rows are told by their number, so give one table at a time, got {len(inputs)} inputs")
+    shown = track(found, "predicting", total=total, console=console, transient=True, disable=not console.is_terminal)
+    answers: list[tuple[Asked, Tensor]] = []
+    num_bad = 0
+    for asked, answer in shown:
         if isinstance(answer, str):
+            num_bad += 1
             typer.echo(clean(f"skipped: {answer}"), err=True)
         else:
-            answers.append((path, answer))
+            answers.append((asked, answer))
+    if not answers:
+        what = "files can be decoded" if predictor.encoding is None else "rows can be read"
+        typer.echo(f"error: none of the {num_bad} {what}; nothing was written", err=True)
+        raise typer.Exit(FAILED)
     return answers
+
+
+def _place_name(predictor: "Predictor") -> str:
+    return "path" if predictor.encoding is None else "index"
 
 
 def _ranked(row: "Tensor", predictor: "Predictor", count: int | None) -> list[_Label]:
@@ -120,9 +134,10 @@ def _ranked(row: "Tensor", predictor: "Predictor", count: int | None) -> list[_L
     return labels[:count]
 
 
-def _to_csv(answers: "Sequence[tuple[Path, Tensor]]", predictor: "Predictor", top: int | None) -> bytes:
+def _to_csv(answers: "Sequence[tuple[Asked, Tensor]]", predictor: "Predictor", top: int | None) -> bytes:
     """Return the table; names of files that are not UTF-8 keep their bytes."""
-    header = ["path", "label", "probability"]
+    has_given = any(asked.given is not None for asked, _ in answers)
+    header = [_place_name(predictor), *(["given_label"] if has_given else []), "label", "probability"]
     if top is None:
         # A class of one of these names must not hide the column.
         header += [f"class {name}" if name in header else name for name in predictor.class_names]
@@ -130,29 +145,32 @@ def _to_csv(answers: "Sequence[tuple[Path, Tensor]]", predictor: "Predictor", to
         numbers = range(2, min(top, len(predictor.class_names)) + 1)
         header += [name for number in numbers for name in (f"label{number}", f"probability{number}")]
     rows = [header]
-    for path, row in answers:
+    for asked, row in answers:
         labels = _ranked(row, predictor, top)
         if predictor.multi_label:
             cells = [";".join(name for name, _ in labels), ";".join(_decimal(value) for _, value in labels)]
         else:
             cells = [text for name, value in labels[: top or 1] for text in (name, _decimal(value))]
-        rows.append([_place(path), *cells, *(map(_decimal, row.tolist()) if top is None else ())])
+        given = [asked.given or ""] if has_given else []
+        rows.append([_place(asked.place), *given, *cells, *(map(_decimal, row.tolist()) if top is None else ())])
     harmless = ([place, *map(without_formula, others)] for place, *others in rows)
     return to_csv(harmless).encode("utf-8", "surrogateescape")
 
 
-def _place(path: Path) -> str:
+def _place(path: str) -> str:
     """Return a path that leads to the same file and is no formula."""
-    return str(path) if without_formula(str(path)) == str(path) else f"./{path}"
+    return path if without_formula(path) == path else f"./{path}"
 
 
 def _decimal(value: float) -> str:
     return f"{value:.{_DIGITS}f}"
 
 
-def _to_plain(path: Path, row: "Tensor", predictor: "Predictor", top: int | None) -> dict[str, Any]:
+def _to_plain(asked: "Asked", row: "Tensor", predictor: "Predictor", top: int | None) -> dict[str, Any]:
     labels = _ranked(row, predictor, top)
-    plain: dict[str, Any] = {"path": str(path)}
+    plain: dict[str, Any] = {"path": asked.place} if predictor.encoding is None else {"index": int(asked.place)}
+    if asked.given is not None:
+        plain["given_label"] = asked.given
     if predictor.multi_label:
         plain["labels"] = [name for name, _ in labels]
     else:
@@ -163,18 +181,21 @@ def _to_plain(path: Path, row: "Tensor", predictor: "Predictor", top: int | None
     return {**plain, "probabilities": dict(labels)}
 
 
-def _print(answers: "Sequence[tuple[Path, Tensor]]", predictor: "Predictor", top: int | None) -> None:
+def _print(answers: "Sequence[tuple[Asked, Tensor]]", predictor: "Predictor", top: int | None) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("path", "label", "probability", "next")
-    table.columns[2].justify = "right"
+    has_given = any(asked.given is not None for asked, _ in answers)
+    table = Table(_place_name(predictor), *(["given"] if has_given else []), "label", "probability", "next")
+    table.columns[-2].justify = "right"
     count = None if predictor.multi_label else _SHOWN_TOP
-    for path, row in answers:
+    for asked, row in answers:
         (name, value), *others = _ranked(row, predictor, top or count) or [("none", 0.0)]
-        readable = os.fsencode(path).decode("utf-8", "replace")
+        readable = os.fsencode(asked.place).decode("utf-8", "replace")
+        given = [Text(clean(asked.given or ""))] if has_given else []
         following = ", ".join(f"{name} {value:.1%}" for name, value in others)
         # As text: brackets in a name are not markup.
-        table.add_row(Text(clean(readable)), Text(clean(name)), f"{value:.1%}" if value else "", Text(clean(following)))
+        cells = [Text(clean(name)), f"{value:.1%}" if value else "", Text(clean(following))]
+        table.add_row(Text(clean(readable)), *given, *cells)
     Console().print(table)

@@ -21,6 +21,7 @@ from deepbilevel_lab.cli.options import (
 )
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, read_place
 from deepbilevel_lab.cli.resolving import resolve
+from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
 
 if TYPE_CHECKING:
     from deepbilevel_lab.advice.advising import Advice
@@ -36,6 +37,9 @@ def recommend(
     data_dir: Annotated[
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
+    target: TargetOption = None,
+    text: TextOption = None,
+    ignore: IgnoreOption = None,
     network: NetworkOption = None,
     budget: Annotated[str, typer.Option(help="Time for all trials together, as in 30m, 2h or 90s.")] = "30m",
     noise: Annotated[
@@ -74,7 +78,12 @@ def recommend(
             "optimizer.lr": lr,
             "data.test_path": val,
         }
-        base = resolve(data, data_dir, network, None, given, settings or [], plain=True, prepare=prepared).spec
+        base = resolve(
+            *(data, data_dir, network, None, given, settings or []),
+            columns=read_columns_spec(target, text, ignore),
+            plain=True,
+            prepare=prepared,
+        ).spec
         if base.data.entry.multi_label:
             raise ValueError(f"recommend needs one label per image; {base.data.name} has several: use compare --tune")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from deepbilevel_lab.data.table import ColumnsSpec
     from deepbilevel_lab.training.spec import RunSpec
 
 _MOST_SEEDS = 1_000
@@ -38,6 +39,7 @@ def resolve(
     settings: list[str],
     *,
     text: str | None = None,
+    columns: "ColumnsSpec | None" = None,
     plain: bool = False,
     prepare: "Callable[[RunSpec], RunSpec]" = lambda spec: spec,
 ) -> Resolved:
@@ -51,6 +53,7 @@ def resolve(
         given: options by the dotted keys of their fields; None where one was not given.
         settings: what ``--set`` says.
         text: the spec itself, if it was sent.
+        columns: what ``--target``, ``--text`` and ``--ignore`` say of a table.
         plain: leave out what meets wrong labels by default: the command compares such methods, or none must be there.
         prepare: what the command changes in every run; images of one's own are counted after it.
     """
@@ -58,13 +61,16 @@ def resolve(
     from deepbilevel_lab.training.own_data import fit_groups, without_remedy
 
     if spec_file is not None:
-        if data is not None or network is not None:
+        if data is not None or network is not None or columns is not None:
             raise ValueError("--spec already says which data and network; change them in the file, or with --set")
         return Resolved(prepare(change_spec(_read_spec(spec_file, text), given, settings)))
     if data is None:
         raise ValueError("--data is missing; `deepbilevel data list` shows what there is, digits need no download")
-    kind, path, parts, notes = _own_images(data, data_dir)
-    spec, reasons = explained_default(kind, network, path=path)
+    if columns is not None:
+        kind, path, parts, notes = "table", _find_table(data, data_dir), {}, []
+    else:
+        kind, path, parts, notes = _own_images(data, data_dir)
+    spec, reasons = explained_default(kind, network, path=path, columns=columns)
     given = {**parts, **{key: value for key, value in given.items() if value is not None}}
     keys = {*given, *(key for key, _ in split_settings(settings))}
     if spec.data.entry.own and (plain or any(key.partition(".")[0] in _ABOUT_LABELS for key in keys)):
@@ -86,6 +92,16 @@ def _read_spec(spec_file: Path, text: str | None) -> "RunSpec":
     return from_plain(RunSpec, json.loads(text) if text is not None else json.load(sys.stdin))
 
 
+def _find_table(data: str, data_dir: Path) -> str:
+    from deepbilevel_lab.data.table import TABLE_SUFFIXES
+
+    if data == "table":
+        return str(data_dir)
+    if Path(data).suffix not in TABLE_SUFFIXES:
+        raise ValueError(f"--target is the column of a table, and {data} is none; give a .csv or .parquet file")
+    return data
+
+
 def _own_images(data: str, data_dir: Path) -> tuple[str, str, dict[str, Any], list[str]]:
     """Return the name in the catalog and the place, also where somebody named the place itself.
 
@@ -94,6 +110,8 @@ def _own_images(data: str, data_dir: Path) -> tuple[str, str, dict[str, Any], li
     from deepbilevel_lab.data import DATA_SETS
     from deepbilevel_lab.data.image_files import find_parts
 
+    if data == "table" or Path(data).suffix == ".parquet":
+        raise ValueError(f"{data} is a table; name the column to predict: --target")
     if data not in DATA_SETS and Path(data).suffix == ".csv" and not Path(data).is_dir():
         return "csv", data, {}, []
     is_place = data not in DATA_SETS and Path(data).is_dir()

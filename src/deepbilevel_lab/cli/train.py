@@ -20,6 +20,7 @@ from deepbilevel_lab.cli.options import (
     ValOption,
 )
 from deepbilevel_lab.cli.resolving import parse_seeds, resolve, tell_notes
+from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
 from deepbilevel_lab.cli.tie import read_spec_and_watch
 from deepbilevel_lab.records import RunRecord, show_figure, to_json
 
@@ -34,6 +35,9 @@ def train(
     data_dir: Annotated[
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
+    target: TargetOption = None,
+    text: TextOption = None,
+    ignore: IgnoreOption = None,
     network: NetworkOption = None,
     method: Annotated[
         str | None,
@@ -112,7 +116,11 @@ def train(
             "optimizer.lr": lr,
             "data.test_path": val,
         }
-        resolved = resolve(data, data_dir, network, spec_file, given, settings or [], text=sent)
+        resolved = resolve(
+            *(data, data_dir, network, spec_file, given, settings or []),
+            text=sent,
+            columns=read_columns_spec(target, text, ignore),
+        )
         spec = resolved.spec
         if seeds is not None and seed is not None:
             raise ValueError("--seed and --seeds cannot be given together; --seeds 0-4 runs five")

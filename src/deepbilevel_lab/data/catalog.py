@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from deepbilevel.checks import choose
 from deepbilevel_lab.data.cifar import CIFAR10, CIFAR100, CifarRelease, label_sets, load_cifar, load_human_labels
@@ -18,6 +19,8 @@ from deepbilevel_lab.data.image_files import (
     load_voc2007,
 )
 from deepbilevel_lab.data.image_set import ImageSet
+from deepbilevel_lab.data.labelled_set import LabelledSet
+from deepbilevel_lab.data.table import ColumnsSpec, load_table
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,12 @@ class DataEntry:
             must exist.
         remedy: how to get it; ``{dir}`` stands for the directory.
         network: the name of the network it is usually trained with.
+        holds: what its samples are: images, the rows of a table, or whatever a ``Dataset`` in Python returns.
     """
 
     description: str
     splits: tuple[str, ...]
-    load: Callable[[Path, str], ImageSet]
+    load: Callable[[Path, str], LabelledSet]
     release: CifarRelease | None = None
     image_shape: tuple[int, int, int] | None = None
     test_split: str | None = None
@@ -50,10 +54,11 @@ class DataEntry:
     signs: tuple[tuple[str, ...], ...] = ()
     remedy: str = ""
     network: str = "cifarnet"
+    holds: Literal["images", "rows", "items"] = "images"
 
     @property
     def own(self) -> bool:
-        """Whether these are the user's own images, so that only their place says which they are."""
+        """Whether these are the user's own samples, so that only their place says which they are."""
         return self.test_split is None
 
     def is_in(self, directory: Path) -> bool:
@@ -61,8 +66,15 @@ class DataEntry:
         return all(any((directory / place).exists() for place in places) for places in self.signs)
 
 
-def _ignoring_split(load: Callable[[Path], ImageSet]) -> Callable[[Path, str], ImageSet]:
+def _ignoring_split(load: Callable[[Path], LabelledSet]) -> Callable[[Path, str], LabelledSet]:
     return lambda directory, split: load(directory)
+
+
+def _only_from_python(directory: Path, split: str) -> LabelledSet:
+    raise ValueError(
+        "the data of this run was a Dataset in Python, which no file holds; pass it again: train(spec, data=...), or "
+        "load_model(...) and your own loop"
+    )
 
 
 def _cifar(description: str, release: CifarRelease) -> DataEntry:
@@ -132,6 +144,10 @@ DATA_SETS: dict[str, DataEntry] = {
     "csv": DataEntry(
         "your images, a table path,label[,clean_label]", ("all",), _ignoring_split(load_csv), network="small_resnet"
     ),
+    "table": DataEntry(
+        "your table of numbers or text", ("all",), _ignoring_split(load_table), network="mlp", holds="rows"
+    ),
+    "dataset": DataEntry("your Dataset, from Python", ("all",), _only_from_python, network="mlp", holds="items"),
 }
 
 
@@ -156,9 +172,33 @@ def load_data(
         labels: a named label set instead of the published one, ``"worst"`` of CIFAR-10N for instance; the published
             labels are then the ``clean_labels``. Or a ``.csv`` table of what a person decided in an audit.
     """
+    data = load_samples(name, directory, split, labels=labels)
+    if not isinstance(data, ImageSet):
+        raise ValueError(f"{name} holds {data.noun}s, not images; load_samples loads them")
+    return data
+
+
+def load_samples(
+    name: str,
+    directory: Path | str = ".",
+    split: str | None = None,
+    *,
+    labels: str | None = None,
+    columns: ColumnsSpec | None = None,
+) -> LabelledSet:
+    """Load a split of any data set of the catalog, tables included.
+
+    Args:
+        name: see :func:`load_data`, as of the three that follow.
+        directory: of a table, the table itself.
+        split: a part of the data set.
+        labels: other labels.
+        columns: what the columns of a table are for.
+    """
     entry = find_entry(name)
     split = entry.splits[0] if split is None else choose(f"split of {name}", split, entry.splits)
-    data = entry.load(Path(directory), split)
+    is_table = entry.holds == "rows"
+    data = load_table(Path(directory), columns) if is_table else entry.load(Path(directory), split)
     if labels is not None and are_decisions(labels):
         data = apply_decisions(data, Path(labels), Path(directory))
     elif labels is not None:

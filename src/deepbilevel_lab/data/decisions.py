@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 from deepbilevel.checks import choose
-from deepbilevel_lab.data.image_set import ImageSet, ImagesOnDisk
+from deepbilevel_lab.data.image_set import ImagesOnDisk
+from deepbilevel_lab.data.labelled_set import LabelledSet
 from deepbilevel_lab.data.subset import take
 
 DECISIONS = ("accept", "keep", "relabel", "drop")
@@ -24,7 +25,7 @@ def are_decisions(labels: str | None) -> bool:
     return labels is not None and labels.lower().endswith(".csv")
 
 
-def names_in(data: ImageSet, directory: Path) -> list[str]:
+def names_in(data: LabelledSet, directory: Path) -> list[str]:
     """Return the file of each image as people know it: as seen from the folder or the table of the data set."""
     if not isinstance(data, ImagesOnDisk):
         return [""] * len(data)
@@ -32,7 +33,7 @@ def names_in(data: ImageSet, directory: Path) -> list[str]:
     return [str(path.relative_to(root)) if path.is_relative_to(root) else str(path) for path in data.paths]
 
 
-def apply_decisions(data: ImageSet, table: Path, directory: Path) -> ImageSet:
+def apply_decisions(data: LabelledSet, table: Path, directory: Path) -> LabelledSet:
     """Return the images with the labels a person decided on, and without those that were dropped.
 
     Args:
@@ -58,11 +59,13 @@ def apply_decisions(data: ImageSet, table: Path, directory: Path) -> ImageSet:
         where = f"{table}, line {line}"
         place = _find(row, places, len(data), where)
         if place in seen:
-            raise ValueError(f"{where}: image {place} is there already, in line {seen[place]}; remove one of them")
+            raise ValueError(
+                f"{where}: {data.noun} {place} is there already, in line {seen[place]}; remove one of them"
+            )
         seen[place] = line
         if row.get("given_label") and (given := _number(row["given_label"], data, where)) != data.labels[place]:
             raise ValueError(
-                f"{where}: image {place} has the label {data.class_names[int(data.labels[place])]!r}, and had "
+                f"{where}: {data.noun} {place} has the label {data.class_names[int(data.labels[place])]!r}, and had "
                 f"{data.class_names[given]!r} when it was audited; audit these labels, without noise, and decide again"
             )
         if choose(f"decision in {where}", row["decision"] or "", DECISIONS) == "drop":
@@ -95,7 +98,7 @@ def _find(row: dict[str, str], places: dict[str, int], num_images: int, where: s
     return by_path
 
 
-def _number(name: str | None, data: ImageSet, where: str) -> int:
+def _number(name: str | None, data: LabelledSet, where: str) -> int:
     """Return the class of that name; one that a spreadsheet would take for a formula may stand behind a quote."""
     text = name or ""
     for each in (text, text.removeprefix("'")):

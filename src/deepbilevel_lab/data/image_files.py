@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 
 from deepbilevel_lab.data.image_set import ImagesOnDisk
+from deepbilevel_lab.data.labelled_set import natural
 from deepbilevel_lab.regular_files import read_regular
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
@@ -122,7 +123,7 @@ def load_csv(table: Path) -> ImagesOnDisk:
     has_clean = "clean_label" in columns
     given = [row["label"] for row in rows]
     clean = [row["clean_label"] for row in rows] if has_clean else []
-    names = sorted({*given, *clean}, key=_natural)
+    names = sorted({*given, *clean}, key=natural)
     number_of = {name: number for number, name in enumerate(names)}
     return ImagesOnDisk(
         paths=[table.parent / row["path"] for row in rows],
@@ -135,21 +136,22 @@ def load_csv(table: Path) -> ImagesOnDisk:
 def read_table(table: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
     """Return the columns and the lines of a CSV table that a person, or a stranger, made."""
     try:
-        text = read_regular(table).decode("utf-8-sig")
-        if "\0" in text:  # which no path can hold, and older versions of Python do not read
-            raise ValueError(f"{table} holds zero bytes; save it as CSV in UTF-8")
-        reader = csv.DictReader(io.StringIO(text, newline=""))
+        reader = csv.DictReader(io.StringIO(read_csv_text(table), newline=""))
         rows = list(reader)
         return reader.fieldnames or [], rows
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{table} is not UTF-8 text: {error}; save it as CSV in UTF-8") from error
     except csv.Error as error:  # fields without end, and the like
         raise ValueError(f"{table} is not a table: {error}; save it as CSV, with a line per image") from error
 
 
-def _natural(name: str) -> tuple[int, int, str]:
-    # "10" comes after "9" where classes are numbers, and after them come names.
-    return (0, int(name), "") if name.isdecimal() else (1, 0, name)
+def read_csv_text(table: Path) -> str:
+    """Return the text of a CSV file."""
+    try:
+        text = read_regular(table).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{table} is not UTF-8 text: {error}; save it as CSV in UTF-8") from error
+    if "\0" in text:  # which no path can hold, and older versions of Python do not read
+        raise ValueError(f"{table} holds zero bytes; save it as CSV in UTF-8")
+    return text
 
 
 def load_voc2007(directory: Path, split: str) -> ImagesOnDisk:

@@ -9,9 +9,13 @@ from deepbilevel_lab.data.catalog import DataEntry, find_entry
 from deepbilevel_lab.data.cifar import label_sets
 from deepbilevel_lab.data.decisions import are_decisions
 from deepbilevel_lab.data.recipes import RECIPES
+from deepbilevel_lab.data.table import ColumnsSpec
 from deepbilevel_lab.data.views import VIEWS
 from deepbilevel_lab.run_references import referred_run
 from deepbilevel_lab.specs import SpecError, validate
+
+GIVEN = "given in Python"
+"""The ``test_path`` of a run whose items to test on were passed, as those to train on were."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class DataSpec:
         name: a name of the catalog.
         recipe: what happens to batches of images, a name of ``RECIPES``.
         view: what is cut out of image files, a name of ``VIEWS``; for data sets of files only.
-        path: the folder or table of your own images; for ``folder`` and ``csv`` only.
+        path: the folder or table of your own data; for ``folder``, ``csv`` and ``table`` only. For ``dataset`` what
+            tells your data from other data: a name of yours, or a fingerprint that ``train`` takes.
         labels: a named label set instead of the published labels, ``worst`` of CIFAR-10N for instance; or
             ``run:<id>``: what the network of that run predicts for the images it was trained on, dropout left on; or
             the ``corrected.csv`` of an audit: what a person decided about labels of these images.
@@ -39,6 +44,7 @@ class DataSpec:
         test_crops: average predictions over that many random crops of each test image; 1 is the middle.
         train_figures: of which images figures of training are: of those it ``trained`` on, or of the whole ``split``,
             whatever the limit.
+        columns: of a table, what its columns are for.
     """
 
     name: str
@@ -54,6 +60,7 @@ class DataSpec:
     train_figures: Literal["trained", "split"] = field(default="trained", metadata=ADDED_LATER)
     selection: float | None = field(default=None, metadata=ADDED_LATER)
     test_path: str | None = field(default=None, metadata=ADDED_LATER)
+    columns: ColumnsSpec | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         validate(self)
@@ -78,10 +85,17 @@ class DataSpec:
             raise SpecError(f"test_rate must lie between 0 and 1, got {self.test_rate}")
         if self.selection is not None and not 0 < self.selection < 1:
             raise SpecError(f"selection must be a share between 0 and 1, got {self.selection}; 0.1 is usual")
-        if entry.own and self.path is None:
+        if (self.columns is None) == (entry.holds == "rows"):
+            raise SpecError(
+                f"columns is {'missing: name the target of your table' if self.columns is None else 'for a table'}; "
+                f"the data is {self.name}"
+            )
+        if entry.own and self.path is None and entry.holds != "items":
             raise SpecError(f"path is missing: {self.name} needs the place of your images")
         if not entry.own and self.path is not None:
             raise SpecError(f"path {self.path!r} is for images of your own; {self.name} is found in the data folder")
+        if entry.holds == "items" and self.test_path not in (None, GIVEN):
+            raise SpecError(f"test_path {self.test_path!r} is a file; pass the items to test on: OwnData(..., test=...)")
         if not entry.own and self.test_path is not None:
             raise SpecError(f"test_path {self.test_path!r} is for images of your own; {self.name} has a test set")
         if self.train_figures == "split" and entry.test_split is None:
@@ -91,7 +105,13 @@ class DataSpec:
         self._check_files(entry)
 
     def _check_files(self, entry: DataEntry) -> None:
-        if entry.image_shape is None:
+        if entry.holds != "images":
+            for name, usual in (("view", None), ("test_crops", 1)):
+                if getattr(self, name) != usual:
+                    raise SpecError(f"{name} {getattr(self, name)!r} is for image files; {self.name} holds none")
+            if entry.holds == "rows" and self.recipe != "none":
+                raise SpecError(f"recipe {self.recipe!r} is for images; {self.name} holds rows: take 'none'")
+        elif entry.image_shape is None:
             if self.view is None:
                 raise SpecError(f"view is missing: {self.name} holds image files; there are: {', '.join(VIEWS)}")
             choose("view", self.view, VIEWS)

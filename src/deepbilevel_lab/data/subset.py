@@ -7,13 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepbilevel_lab.data.image_set import ImageSet, ImagesInMemory, ImagesOnDisk
+from deepbilevel_lab.data.image_set import ImagesInMemory, ImagesOnDisk
+from deepbilevel_lab.data.labelled_set import LabelledSet
+from deepbilevel_lab.data.own_items import OwnItems
+from deepbilevel_lab.data.table import Table
 
 _SEED = 0  # not a run's seed: runs that are compared must not differ in their images
 
 
-def take(data: ImageSet, indices: Tensor) -> ImageSet:
-    """Return the images at these positions, in this order."""
+def take(data: LabelledSet, indices: Tensor) -> LabelledSet:
+    """Return the samples at these positions, in this order."""
     of_images = {
         name: None if (value := getattr(data, name)) is None else value[indices]
         for name in ("labels", "clean_labels", "difficult")
@@ -23,18 +26,24 @@ def take(data: ImageSet, indices: Tensor) -> ImageSet:
         return replace(data, images=data.images[indices], **of_images)
     if isinstance(data, ImagesOnDisk):
         return replace(data, paths=[data.paths[index] for index in indices.tolist()], **of_images)
-    raise TypeError(f"data must be images in memory or on disk, got {type(data).__name__}")
+    if isinstance(data, Table):
+        places = indices.tolist()
+        columns = {name: [cells[place] for place in places] for name, cells in data.columns.items()}
+        return replace(data, columns=columns, **of_images)
+    if isinstance(data, OwnItems):
+        return replace(data, places=data.places[indices], **of_images)
+    raise TypeError(f"data must be images in memory or on disk, or a table, got {type(data).__name__}")
 
 
-def with_classes(data: ImageSet, class_names: tuple[str, ...], whose: str) -> ImageSet:
-    """Return the images with other numbers for their classes, which are found by their names in ``class_names``."""
+def with_classes(data: LabelledSet, class_names: tuple[str, ...], whose: str) -> LabelledSet:
+    """Return the samples with other numbers for their classes, which are found by their names in ``class_names``."""
     if data.class_names == class_names:
         return data
     unknown = [name for name in data.class_names if name not in class_names]
     if unknown or data.multi_label:
         raise ValueError(
-            f"the classes of these images are not all among {whose}: {_some(unknown or data.class_names)}; there are "
-            f"{_some(class_names)}. Name the folders, or the labels of the table, as these"
+            f"the classes of these {data.noun}s are not all among {whose}: {_some(unknown or data.class_names)}; there "
+            f"are {_some(class_names)}. Name the folders, or the labels of the table, as these"
         )
     numbers = torch.tensor([class_names.index(name) for name in data.class_names])
     clean = None if data.clean_labels is None else numbers[data.clean_labels]
@@ -67,11 +76,13 @@ def choose_in_proportion(labels: Tensor, count: int) -> Tensor:
     return torch.from_numpy(np.sort(np.concatenate(chosen)))
 
 
-def set_aside(data: ImageSet, rate: float, *, name: str = "test_rate") -> tuple[ImageSet, ImageSet]:
-    """Split images into a part to train on and a share of ``rate`` for another purpose, which ``name`` says."""
+def set_aside(data: LabelledSet, rate: float, *, name: str = "test_rate") -> tuple[LabelledSet, LabelledSet]:
+    """Split samples into a part to train on and a share of ``rate`` for another purpose, which ``name`` says."""
     tested = choose_in_proportion(data.labels, round(rate * len(data)))
     is_tested = torch.zeros(len(data), dtype=torch.bool)
     is_tested[tested] = True
     if not is_tested.any() or is_tested.all():
-        raise ValueError(f"{name} {rate} of {len(data)} images leaves a part without any; add images or change it")
+        raise ValueError(
+            f"{name} {rate} of {len(data)} {data.noun}s leaves a part without any; add {data.noun}s or change it"
+        )
     return take(data, torch.nonzero(~is_tested).flatten()), take(data, tested)

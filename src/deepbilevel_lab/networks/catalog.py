@@ -13,6 +13,7 @@ from deepbilevel_lab.networks.cifarnet import cifarnet
 from deepbilevel_lab.networks.digit_cnn import digit_cnn
 from deepbilevel_lab.networks.inception import inception, inception_half, inception_zhang
 from deepbilevel_lab.networks.layers import ImageShape
+from deepbilevel_lab.networks.mlp import mlp
 from deepbilevel_lab.networks.preact_resnet import preact_resnet8, preact_resnet18
 from deepbilevel_lab.networks.resnet50 import resnet50
 from deepbilevel_lab.networks.small_resnet import SIDES, small_resnet
@@ -31,6 +32,7 @@ class NetworkEntry:
         description: a few words for a list.
         has_dropout: whether there is a place for dropout, and so a rate to set.
         sides: the smallest and the largest side of images, where it takes any; ``input_shape`` is then the usual one.
+        fits_rows: whether ``build`` also takes an ``input_shape``, of rows of numbers for instance.
     """
 
     build: Callable[..., nn.Module]
@@ -38,6 +40,7 @@ class NetworkEntry:
     description: str
     has_dropout: bool = True
     sides: tuple[int, int] | None = None
+    fits_rows: bool = False
 
 
 NETWORKS: Mapping[str, NetworkEntry] = MappingProxyType(
@@ -48,6 +51,7 @@ NETWORKS: Mapping[str, NetworkEntry] = MappingProxyType(
         "inception": NetworkEntry(inception, (3, 29, 29), "small Inception with dropout, as the paper's authors"),
         "inception_half": NetworkEntry(inception_half, (3, 29, 29), "the same with half the channels, for few cores"),
         "inception_zhang": NetworkEntry(inception_zhang, (3, 28, 28), "small Inception of Zhang et al., no dropout"),
+        "mlp": NetworkEntry(mlp, (1, 8, 8), "two hidden layers; for tables, as wide as their rows", fits_rows=True),
         "preact_resnet8": NetworkEntry(preact_resnet8, (3, 32, 32), "a small PreAct ResNet, for few cores"),
         "preact_resnet18": NetworkEntry(preact_resnet18, (3, 32, 32), "PreAct ResNet-18 as in the mixup paper"),
         "resnet50": NetworkEntry(resnet50, (3, 224, 224), "ResNet-50 with torchvision's names", False),
@@ -56,14 +60,20 @@ NETWORKS: Mapping[str, NetworkEntry] = MappingProxyType(
 )
 
 
-def build_network(name: str, *, num_classes: int, side: int | None = None) -> nn.Module:
+def build_network(
+    name: str, *, num_classes: int, side: int | None = None, input_shape: tuple[int, ...] | None = None
+) -> nn.Module:
     """Build a network of the catalog, its weights drawn from torch's global generator.
+
+    ``input_shape`` is for those that fit themselves to it; the others refuse what they cannot take when they see it.
 
     >>> build_network("cifarnet", num_classes=100).fc3
     Linear(in_features=192, out_features=100, bias=True)
     """
-    build = NETWORKS[choose("network", name, NETWORKS)].build
-    return build(num_classes) if side is None else build(num_classes, side)
+    entry = NETWORKS[choose("network", name, NETWORKS)]
+    if input_shape is not None and entry.fits_rows:
+        return entry.build(num_classes, input_shape)
+    return entry.build(num_classes) if side is None else entry.build(num_classes, side)
 
 
 @dataclass(frozen=True)

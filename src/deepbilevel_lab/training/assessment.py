@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbilevel_lab.data import DATA_SETS, ImageSet, ImagesInMemory, find_recipe, load_data
+from deepbilevel_lab.data import DATA_SETS, ImagesInMemory, LabelledSet, find_recipe
 from deepbilevel_lab.data.augmentation import Split
-from deepbilevel_lab.data.catalog import find_entry
+from deepbilevel_lab.data.catalog import find_entry, load_samples
 from deepbilevel_lab.data.subset import choose_in_proportion, take, with_classes
+from deepbilevel_lab.data.table import TABLE_SUFFIXES, Table
 from deepbilevel_lab.training.build import load_sets
 from deepbilevel_lab.training.evaluation import make_metric, mean_average_precision
 from deepbilevel_lab.training.prediction import Predictor
@@ -68,10 +69,11 @@ class Assessment:
     score: float | None
     clean_score: float | None
     classes: list[ClassScore]
+    noun: str = "image"
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as JSON knows it."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "noun"}
 
 
 def assess(
@@ -92,9 +94,9 @@ def assess(
             f"recipe {spec.data.recipe!r} gives pixels an order by image; only the run's own images fit it"
         )
     if crops is None:
-        crops = 1 if isinstance(data, ImagesInMemory) or counted == "train" else spec.data.test_crops
-    elif isinstance(data, ImagesInMemory) and crops > 1:
-        raise ValueError(f"--crops {crops} is for image files; these images are small, and seen whole")
+        crops = 1 if isinstance(data, (ImagesInMemory, Table)) or counted == "train" else spec.data.test_crops
+    elif isinstance(data, (ImagesInMemory, Table)) and crops > 1:
+        raise ValueError(f"--crops {crops} is for image files; these {data.noun}s are small, and seen whole")
     else:
         replace(spec.data, test_crops=crops)  # refuses crops that would all be the same
     feed = predictor.feed(data, split=counted)
@@ -114,23 +116,24 @@ def assess(
         score=_number(scores["labels"]),
         clean_score=_number(scores["clean_labels"]) if "clean_labels" in scores else None,
         classes=_by_class(data, torch.cat(kept)),
+        noun=data.noun,
     )
 
 
-def _load(spec: RunSpec, wanted: Images, fallback_dir: Path) -> tuple[str, str, ImageSet]:
+def _load(spec: RunSpec, wanted: Images, fallback_dir: Path) -> tuple[str, str, LabelledSet]:
     """Return the name of the data set, that of the split, and the images."""
     if wanted.data is not None:
-        name, place = _find_place(wanted.data, wanted.data_dir, fallback_dir)
+        name, place = _find_place(wanted.data, wanted.data_dir, fallback_dir, of_table=spec.data.columns is not None)
         entry = find_entry(name)
         split = wanted.split or ("train" if wanted.labels else entry.test_split or entry.splits[0])
-        data = load_data(name, place, split, labels=wanted.labels)
+        data = load_samples(name, place, split, labels=wanted.labels, columns=spec.data.columns)
         return wanted.data, split, _limited(data, wanted.limit)
     own, directory = spec.data, wanted.data_dir or fallback_dir
     if wanted.data_dir is not None and own.entry.own:
         own = replace(own, path=str(wanted.data_dir))
     split = wanted.split or ("train" if wanted.labels else "test")
     if split == "test" and own.entry.test_split is not None:
-        data = load_data(own.name, directory, own.entry.test_split, labels=wanted.labels)
+        data = load_samples(own.name, directory, own.entry.test_split, labels=wanted.labels)
         return own.name, split, _limited(data, wanted.limit or own.test_limit)
     if split in ("train", "test"):
         noise = spec.noise if wanted.labels is None else None
@@ -138,12 +141,14 @@ def _load(spec: RunSpec, wanted: Images, fallback_dir: Path) -> tuple[str, str, 
         sets = load_sets(own, directory, noise=noise, seed=spec.seed)
         # Of what the run trained on, not of the data set: noise would fall on other images of a smaller part.
         return own.name, split, _limited(sets.train if split == "train" else sets.test, wanted.limit)
-    data = load_data(own.name, Path(own.path or directory), split, labels=wanted.labels)
+    data = load_samples(own.name, Path(own.path or directory), split, labels=wanted.labels, columns=own.columns)
     return own.name, split, _limited(data, wanted.limit)
 
 
-def _find_place(data: str, data_dir: Path | None, fallback_dir: Path) -> tuple[str, Path]:
+def _find_place(data: str, data_dir: Path | None, fallback_dir: Path, *, of_table: bool) -> tuple[str, Path]:
     """Return the name in the catalog and the place, also where somebody named the place itself."""
+    if of_table and data not in DATA_SETS and Path(data).suffix in TABLE_SUFFIXES:
+        return "table", Path(data)
     if data not in DATA_SETS and Path(data).is_dir():
         return "folder", Path(data)
     if data not in DATA_SETS and Path(data).suffix == ".csv":
@@ -153,11 +158,11 @@ def _find_place(data: str, data_dir: Path | None, fallback_dir: Path) -> tuple[s
     return data, data_dir or fallback_dir
 
 
-def _limited(data: ImageSet, limit: int | None) -> ImageSet:
+def _limited(data: LabelledSet, limit: int | None) -> LabelledSet:
     return data if limit is None else take(data, choose_in_proportion(data.labels, limit))
 
 
-def _with_classes(data: ImageSet, predictor: Predictor) -> ImageSet:
+def _with_classes(data: LabelledSet, predictor: Predictor) -> LabelledSet:
     """Return the images with the network's numbers for their classes, which are found by their names."""
     if data.multi_label != predictor.multi_label:
         one, several = "one label per image", "several labels per image"
@@ -168,7 +173,7 @@ def _with_classes(data: ImageSet, predictor: Predictor) -> ImageSet:
     return with_classes(data, predictor.class_names, "the network's")
 
 
-def _by_class(data: ImageSet, predicted: Tensor) -> list[ClassScore]:
+def _by_class(data: LabelledSet, predicted: Tensor) -> list[ClassScore]:
     """Return the score of each class that some image carries."""
     score = _average_precision if data.multi_label else _share_found
     scores: list[ClassScore] = []
@@ -179,12 +184,12 @@ def _by_class(data: ImageSet, predicted: Tensor) -> list[ClassScore]:
     return scores
 
 
-def _share_found(data: ImageSet, labels: Tensor, predicted: Tensor, number: int) -> float | None:
+def _share_found(data: LabelledSet, labels: Tensor, predicted: Tensor, number: int) -> float | None:
     own = predicted[labels == number]
     return _number(100 * (own == number).double().mean().item())
 
 
-def _average_precision(data: ImageSet, labels: Tensor, probabilities: Tensor, number: int) -> float | None:
+def _average_precision(data: LabelledSet, labels: Tensor, probabilities: Tensor, number: int) -> float | None:
     column = slice(number, number + 1)
     difficult = None if data.difficult is None else data.difficult[:, column]
     return _number(100 * mean_average_precision(probabilities[:, column], labels[:, column], difficult))

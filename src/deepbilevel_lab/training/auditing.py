@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from deepbilevel.audit import LabelAudit
-from deepbilevel_lab.data import ImageSet
+from deepbilevel_lab.data import LabelledSet
 from deepbilevel_lab.replacement import replacing
 from deepbilevel_lab.specs import canonical_json, from_plain
 from deepbilevel_lab.training.packing import ENTRY, from_bytes, to_bytes
@@ -35,7 +35,7 @@ class RunAudit:
         numbers: which image of the data set each observed one is; in ascending order.
     """
 
-    def __init__(self, train: ImageSet, tested: ImageSet | None, device: torch.device) -> None:
+    def __init__(self, train: LabelledSet, tested: LabelledSet | None, device: torch.device) -> None:
         sets = [train] if tested is None else [train, tested]
         self.numbers, order = torch.cat([_numbers(each) for each in sets]).sort()
         self._places = torch.empty_like(order)
@@ -95,7 +95,7 @@ class RunAudit:
             stream.write(content)
 
 
-def _numbers(data: ImageSet) -> Tensor:
+def _numbers(data: LabelledSet) -> Tensor:
     return torch.arange(len(data)) if data.numbers is None else data.numbers
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 from torch.optim import Optimizer
@@ -16,9 +16,13 @@ from torch.optim.swa_utils import AveragedModel
 from deepbilevel.distributed import share
 from deepbilevel.sampling import MatchedGroups
 from deepbilevel.step import GroupStep
-from deepbilevel_lab.data import ImageSet, find_recipe, load_data
+from deepbilevel_lab.data import LabelledSet, find_recipe, load_data
+from deepbilevel_lab.data.catalog import load_samples
+from deepbilevel_lab.data.encoding import fit_encoding
+from deepbilevel_lab.data.own_items import OwnSets
 from deepbilevel_lab.data.spec import DataSpec
 from deepbilevel_lab.data.subset import choose_in_proportion, set_aside, take, with_classes
+from deepbilevel_lab.data.table import Table
 from deepbilevel_lab.data.views import find_view
 from deepbilevel_lab.losses.objective import Objective, ObjectiveSpec, Task
 from deepbilevel_lab.networks.catalog import NetworkSpec, build_network
@@ -28,8 +32,11 @@ from deepbilevel_lab.processes import find_processes
 from deepbilevel_lab.processes.one_process import OneProcess
 from deepbilevel_lab.run_references import referred_run
 from deepbilevel_lab.training.auditing import RunAudit
+from deepbilevel_lab.training.averaging import make_averaged
+from deepbilevel_lab.training.devices import find_device, make_autocast
 from deepbilevel_lab.training.feeding import Batch, Feed
 from deepbilevel_lab.training.group_passes import make_step
+from deepbilevel_lab.training.inputs import input_shape
 from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_lab.training.streams import seed_streams
 
@@ -82,23 +89,25 @@ class OtherRuns(Protocol):
         """Return the file with the network of that run."""
         ...
 
-    def labels(self, run_id: str, data: ImageSet) -> NoisyLabels:
+    def labels(self, run_id: str, data: LabelledSet) -> NoisyLabels:
         """Return what the network of that run predicts for the images it was trained on, which must be these."""
         ...
 
 
-def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | None = None) -> Parts:
+def build(
+    spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | None = None, own: OwnSets | None = None
+) -> Parts:
     """Make everything a run needs; the process's random numbers and threads are set as the spec says."""
     processes = find_processes()
     torch.set_num_threads(processes.threads(spec.threads))
-    sets = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs)
+    sets = _encoded(load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs, own=own))
     train_set = sets.train
     device = find_device(spec.device)
     # A feed wants whole groups, to draw for each of their images whoever prepares it.
     groups = share(_make_groups(spec, train_set), "nothing")
     seed_streams(spec.seed)
     network = _found_weights(spec.network, data_dir, runs)
-    model = make_model(network, train_set.num_classes).to(device)
+    model = make_model(network, train_set.num_classes, input_shape(train_set)).to(device)
     scaler = GradScaler(spec.device) if spec.precision == "float16" else None
     autocast = make_autocast(spec)
     objective = _make_objective(spec, network, model, train_set, autocast)
@@ -111,7 +120,7 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
     return Parts(
         spec=spec,
         model=model,
-        averaged=_make_averaged(spec, model),
+        averaged=make_averaged(spec, model),
         objective=objective,
         method=method,
         optimizer=optimizer,
@@ -129,7 +138,7 @@ def build(spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | 
     )
 
 
-def _make_groups(spec: RunSpec, data: ImageSet) -> MatchedGroups:
+def _make_groups(spec: RunSpec, data: LabelledSet) -> MatchedGroups:
     group = spec.group
     try:
         return MatchedGroups(
@@ -158,26 +167,37 @@ class Sets(NamedTuple):
         test: to test on.
     """
 
-    train: ImageSet
-    selection: ImageSet | None
-    test: ImageSet
+    train: LabelledSet
+    selection: LabelledSet | None
+    test: LabelledSet
 
 
 def load_sets(
-    spec: DataSpec, data_dir: Path, *, noise: NoiseSpec | None, seed: int, runs: OtherRuns | None = None
+    spec: DataSpec,
+    data_dir: Path,
+    *,
+    noise: NoiseSpec | None,
+    seed: int,
+    runs: OtherRuns | None = None,
+    own: OwnSets | None = None,
 ) -> Sets:
-    """Return the images of a run."""
+    """Return the images of a run, or the rows of its table, or the items given in Python."""
     directory = data_dir if spec.path is None else Path(spec.path)
     labeller = referred_run(spec.labels)
-    train = load_data(spec.name, directory, spec.train_split, labels=None if labeller else spec.labels)
-    if spec.test_path is not None:
-        place = Path(spec.test_path)
-        test = load_data("folder" if place.is_dir() else "csv", place)
-        test = with_classes(test, train.class_names, "those to train on")
-    elif spec.entry.test_split is None:
-        train, test = set_aside(train, spec.test_rate)
+    labels = None if labeller else spec.labels
+    test: LabelledSet | None = None
+    if own is not None:
+        train, test = own
     else:
+        train = load_samples(spec.name, directory, spec.train_split, labels=labels, columns=spec.columns)
+    if isinstance(train, Table):
+        train.check_target()
+    if spec.entry.test_split is not None:
         test = load_data(spec.name, directory, spec.entry.test_split)
+    elif test is None and spec.test_path is not None:
+        test = with_classes(_load_tested(spec, Path(spec.test_path)), train.class_names, "those to train on")
+    elif test is None:
+        train, test = set_aside(train, spec.test_rate)
     train, test = _limited(train, spec.limit), _limited(test, spec.test_limit)
     noisy = None if noise is None else noise.apply(train.labels.numpy(), train.num_classes, seed)
     if labeller is not None:
@@ -190,7 +210,23 @@ def load_sets(
     return Sets(*set_aside(train, spec.selection, name="data.selection"), test)
 
 
-def _limited(data: ImageSet, limit: int | None) -> ImageSet:
+def _load_tested(spec: DataSpec, place: Path) -> LabelledSet:
+    if spec.columns is not None:
+        return load_samples("table", place, columns=replace(spec.columns, ignore=()))  # which need not be there
+    return load_data("folder" if place.is_dir() else "csv", place)
+
+
+def _encoded(sets: Sets) -> Sets:
+    """Return the rows of a table as numbers, by what the training rows say of its columns; other sets as they are."""
+    if not isinstance(sets.train, Table):
+        return sets
+    encoding = fit_encoding(sets.train)
+    selection = encoding.encode(sets.selection) if isinstance(sets.selection, Table) else None
+    assert isinstance(sets.test, Table)
+    return Sets(encoding.encode(sets.train), selection, encoding.encode(sets.test))
+
+
+def _limited(data: LabelledSet, limit: int | None) -> LabelledSet:
     return data if limit is None or limit >= len(data) else take(data, choose_in_proportion(data.labels, limit))
 
 
@@ -211,9 +247,9 @@ def _given(runs: OtherRuns | None, run_id: str) -> OtherRuns:
     return runs
 
 
-def make_model(spec: NetworkSpec, num_classes: int) -> nn.Module:
-    """Build a network, from the weights of a file where one is named."""
-    model = build_network(spec.name, num_classes=num_classes, side=spec.side)
+def make_model(spec: NetworkSpec, num_classes: int, input_shape: tuple[int, ...] | None = None) -> nn.Module:
+    """Build a network, from the weights of a file where one is named; for rows, as wide as they are."""
+    model = build_network(spec.name, num_classes=num_classes, side=spec.side, input_shape=input_shape)
     if spec.weights is not None:
         weights = read_weights(spec.weights)
         # The classes of pretrained weights are others: the last layer then starts from scratch.
@@ -228,7 +264,7 @@ def make_model(spec: NetworkSpec, num_classes: int) -> nn.Module:
     return model
 
 
-def make_feed(spec: RunSpec, data: ImageSet, device: torch.device, *, split: Any, workers: int = 0) -> Feed:
+def make_feed(spec: RunSpec, data: LabelledSet, device: torch.device, *, split: Any, workers: int = 0) -> Feed:
     """Return the way of a data set's images to the network of a spec."""
     view = None if spec.data.view is None else find_view(spec.data.view, spec.network.input_shape[1])
     recipe = find_recipe(spec.data.recipe)
@@ -243,24 +279,8 @@ def _make_rated_feed(spec: RunSpec, data_dir: Path, device: torch.device, worker
     return make_feed(spec, whole, device, split="train", workers=workers)
 
 
-def make_autocast(spec: RunSpec) -> torch.autocast | None:
-    """Return what lowers the precision of forward passes, if the spec wants it lower."""
-    if spec.precision == "float32":
-        return None
-    return torch.autocast(spec.device, dtype=getattr(torch, spec.precision))
-
-
-def find_device(name: str) -> torch.device:
-    """Return the device of that name, if this machine has it."""
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not available[name]:
-        there = ", ".join(each for each, is_there in available.items() if is_there)
-        raise ValueError(f"device {name!r} is not available on this machine; there is: {there}")
-    return torch.device(name)
-
-
 def _make_objective(
-    spec: RunSpec, network: NetworkSpec, model: nn.Module, data: ImageSet, autocast: torch.autocast | None
+    spec: RunSpec, network: NetworkSpec, model: nn.Module, data: LabelledSet, autocast: torch.autocast | None
 ) -> Objective | None:
     if not isinstance(spec.loss, ObjectiveSpec):
         return None
@@ -270,7 +290,7 @@ def _make_objective(
         num_classes=data.num_classes,
         num_epochs=spec.epochs,
         network=model,
-        make_network=lambda: make_model(network, data.num_classes),
+        make_network=lambda: make_model(network, data.num_classes, input_shape(data)),
         autocast=autocast,
     )
     return spec.loss.make(task).to(device)
@@ -290,21 +310,6 @@ def _make_method(
     shrunk = optimizer if spec.method.shrinks_updates else None
     step = GroupStep(model, spec.method, num_batches=num_parts, optimizer=shrunk, scaler=scaler)
     return share(step, "batches"), num_parts
-
-
-def _make_averaged(spec: RunSpec, model: nn.Module) -> AveragedModel | None:
-    if spec.weight_averaging is None:
-        return None
-    decay = spec.weight_averaging
-
-    def blend(averages: Any, weights: Any, num_averaged: Tensor | int) -> None:
-        """Take a larger share of new weights at first, or the average would stay with the initial ones for long."""
-        count = int(num_averaged)
-        share = 1 - min(decay, (1 + count) / (10 + count))
-        for average, weight in zip(averages, weights, strict=True):
-            average.copy_(average.lerp(weight, share) if average.is_floating_point() else weight)
-
-    return AveragedModel(model, multi_avg_fn=blend, use_buffers=True)  # BatchNorm's statistics belong to its weights
 
 
 def _warn_of_single_images(model: nn.Module, batch_size: int) -> None:

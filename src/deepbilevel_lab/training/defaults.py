@@ -13,6 +13,7 @@ import torch
 
 from deepbilevel.checks import choose
 from deepbilevel_lab.data.catalog import find_entry
+from deepbilevel_lab.data.table import ColumnsSpec
 from deepbilevel_lab.networks.catalog import NETWORKS
 from deepbilevel_lab.specs import from_plain
 from deepbilevel_lab.training.optimizers import OptimizerSpec
@@ -34,6 +35,7 @@ _FOR_NETWORK: dict[str, dict[str, Any]] = {
     "inception": {"optimizer": _sgd(0.1, 5e-4), "schedule": Exponential(), "epochs": 100},
     "inception_half": {"optimizer": _sgd(0.1, 5e-4), "schedule": Exponential(), "epochs": 100},
     "inception_zhang": {"optimizer": _sgd(0.1, 5e-4), "schedule": Exponential(), "epochs": 100},
+    "mlp": {"optimizer": _sgd(0.02), "schedule": Cosine(), "epochs": 50},
     "preact_resnet8": {"optimizer": _sgd(0.1, 5e-4), "schedule": Cosine(), "epochs": 100},
     "preact_resnet18": {"optimizer": _sgd(0.1, 1e-4), "schedule": Steps(), "epochs": 200},
     "alexnet": {"optimizer": _sgd(0.01), "schedule": Phases(), "epochs": 90},
@@ -53,6 +55,7 @@ _RECIPES = {
     "inception": "inception",
     "inception_half": "inception",
     "inception_zhang": "inception-28",
+    "mlp": "none",
     "preact_resnet8": "preact",
     "preact_resnet18": "preact",
     "alexnet": "imagenet",
@@ -61,22 +64,30 @@ _RECIPES = {
 }
 
 
-def default_spec(data: str, network: str | None = None, *, path: str | None = None) -> RunSpec:
-    """Return the run one gets by naming the data, and perhaps the network.
+def default_spec(
+    data: str, network: str | None = None, *, path: str | None = None, columns: ColumnsSpec | None = None
+) -> RunSpec:
+    """Return the run one gets by naming the data, and perhaps the network; of a table also what its columns are for.
 
     >>> default_spec("digits").network.name
     'digit_cnn'
     """
-    spec, _ = explained_default(data, network, path=path)
+    spec, _ = explained_default(data, network, path=path, columns=columns)
     return fit_groups(spec, Path())[0] if spec.data.entry.own else spec
 
 
-def explained_default(data: str, network: str | None = None, *, path: str | None = None) -> tuple[RunSpec, Reasons]:
+def explained_default(
+    data: str, network: str | None = None, *, path: str | None = None, columns: ColumnsSpec | None = None
+) -> tuple[RunSpec, Reasons]:
     """Return the same, and for images of one's own why it is so; groups are not fitted to them yet."""
     entry = find_entry(data)
     network = choose("network", network or entry.network, NETWORKS)
     images: dict[str, Any] = {"name": data, "recipe": _recipe(data, network), "path": path if entry.own else None}
-    if entry.image_shape is None:
+    if columns is not None:
+        images["columns"] = columns
+    if entry.holds != "images":
+        images["recipe"] = "none"
+    elif entry.image_shape is None:
         small = NETWORKS[network].input_shape[1] <= 32
         images["view"] = "thumbnail" if small else ("random-area" if data == "voc2007" else "resized-crop")
     if entry.multi_label and images["view"] != "thumbnail":
@@ -84,7 +95,7 @@ def explained_default(data: str, network: str | None = None, *, path: str | None
     settings = {**_FOR_NETWORK.get(network, {}), **_FOR_DATA.get(data, {})}
     chosen: dict[str, Any] = {"name": network}
     reasons: Reasons = {}
-    if NETWORKS[network].sides is not None and entry.image_shape is None:
+    if NETWORKS[network].sides is not None and entry.holds == "images" and entry.image_shape is None:
         found = look_at(data, path or "") if entry.own else "they are published"
         reasons["network"] = f"{network}, {NETWORKS[network].description}"
         chosen["side"], reasons["network.side"] = choose_side(found)

@@ -15,9 +15,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from deepbilevel.sampling import MatchedGroups
-from deepbilevel_lab.data import ImageSet, ImagesInMemory, ImagesOnDisk, Recipe
+from deepbilevel_lab.data import ImagesInMemory, ImagesOnDisk, LabelledSet, Recipe
 from deepbilevel_lab.data.augmentation import Draws, DrawsOfPart, Split
 from deepbilevel_lab.data.decode import decode_rgb
+from deepbilevel_lab.data.encoding import EncodedRows
+from deepbilevel_lab.data.own_items import OwnItems
 from deepbilevel_lab.data.views import View, ViewMode
 from deepbilevel_lab.losses import Mixup
 
@@ -52,8 +54,8 @@ class Feed:
     """Hands out the images of a data set as one network wants them.
 
     Args:
-        data: images with labels.
-        recipe: what happens to batches.
+        data: images with labels, or encoded rows of a table, or items of somebody's data set.
+        recipe: what happens to batches of images.
         view: what is cut out of files; needed for images on disk.
         split: which data set the numbers of images count in.
         seed: the run's.
@@ -68,7 +70,7 @@ class Feed:
 
     def __init__(
         self,
-        data: ImageSet,
+        data: LabelledSet,
         recipe: Recipe,
         view: View | None,
         *,
@@ -147,9 +149,9 @@ class Feed:
         # The whole group at once: its mini-batches are too small to keep a processor busy with augmentation.
         indices = torch.tensor(row)
         mode = "test" if generator is None else "train"
-        images = self._recipe.apply(
-            mode, images.to(self._device, non_blocking=True), generator, indices=indices, split=self._split
-        )
+        images = images.to(self._device, non_blocking=True)
+        if images.ndim == 4:
+            images = self._recipe.apply(mode, images, generator, indices=indices, split=self._split)
         labels = self.data.labels[indices].to(self._device)
         difficult = self.data.difficult
         masks = [None] * num_parts if difficult is None else difficult[indices].to(self._device).chunk(num_parts)
@@ -174,12 +176,19 @@ class Feed:
             images = self.data.images
             rows = ([index for index, _ in chunk] for chunk in keys)
             return ((row, images.index_select(0, torch.tensor(row))) for row in rows)
-        if not isinstance(self.data, ImagesOnDisk) or self._view is None:
+        if isinstance(self.data, EncodedRows):
+            read = self.data.read
+            return ((row, read(row)) for row in ([index for index, _ in chunk] for chunk in keys))
+        if isinstance(self.data, OwnItems):
+            views: Dataset[_Viewed] = _SeededItems(self.data)
+        elif isinstance(self.data, ImagesOnDisk) and self._view is not None:
+            views = _SeededViews(self.data, self._view, mode)
+        else:
             raise TypeError(f"data must be images in memory, or on disk with a view, got {type(self.data).__name__}")
         keys, ahead = tee(keys)  # holds as many chunks as workers are ahead
         # A loader draws a number at its start; from its own generator, the run's random numbers are not disturbed.
         loader: DataLoader[_Viewed] = DataLoader(
-            _SeededViews(self.data, self._view, mode),
+            views,
             batch_sampler=ahead,
             num_workers=self._workers,
             generator=torch.Generator(),
@@ -201,7 +210,7 @@ class Feed:
             del batches  # ends the workers now; left to the garbage collector, that takes seconds
 
     def _keys(self, row: list[int], epoch: int, number: int) -> list[_Key]:
-        if isinstance(self.data, ImagesInMemory):
+        if isinstance(self.data, (ImagesInMemory, EncodedRows)):
             return [(index, 0) for index in row]
         return list(zip(row, _seeds(len(row), self._seed, _CROPS, epoch, number), strict=True))
 
@@ -226,6 +235,24 @@ class _SeededViews(Dataset[_Viewed]):
         except (ValueError, OSError) as error:
             image, problem = Image.new("RGB", (self._view.size, self._view.size)), str(error)
         return self._view(image, self._mode, torch.Generator().manual_seed(seed)), problem
+
+
+class _SeededItems(Dataset[_Viewed]):
+    """Asks somebody's data set for its items, each under its own seed; their errors are theirs to read."""
+
+    def __init__(self, data: OwnItems) -> None:
+        self._data = data
+        self._shape = data.read(0, seed=0).shape
+
+    def __getitem__(self, key: _Key) -> _Viewed:  # pyright: ignore[reportIncompatibleMethodOverride]
+        index, seed = key
+        item = self._data.read(index, seed)
+        if item.shape != self._shape:
+            raise ValueError(
+                f"item {int(self._data.places[index])} has the shape {list(item.shape)}, and the first one "
+                f"{list(self._shape)}; items of a batch must be alike: crop, resize or pad them in the data set"
+            )
+        return item if item.dtype == torch.uint8 else item.float(), ""
 
 
 def _whole_groups(sampler: MatchedGroups) -> Iterator[list[int]]:

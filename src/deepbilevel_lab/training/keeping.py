@@ -15,6 +15,7 @@ from deepbilevel_lab.replacement import remove_leftovers, write_text
 from deepbilevel_lab.specs import to_plain
 from deepbilevel_lab.training.checkpoints import Checkpoints
 from deepbilevel_lab.training.folder import RunFolder
+from deepbilevel_lab.training.inputs import encoding_of
 from deepbilevel_lab.training.loop import TrainingLoop
 from deepbilevel_lab.training.model_card import write_card
 from deepbilevel_lab.training.model_file import save_model
@@ -115,7 +116,8 @@ class Keeper(NoKeeper):
     def finish(self, loop: TrainingLoop) -> RunRecord:
         """Write the record last: it says that all is there."""
         parts = loop.parts
-        save_model(self._folder.model_file, parts.result, parts.train.data.class_names, parts.spec)
+        data = parts.train.data
+        save_model(self._folder.model_file, parts.result, data.class_names, parts.spec, encoding_of(data))
         if parts.audit is not None:
             parts.audit.save(self._folder.audit_file, parts.train.data.class_names, parts.spec)
         record = make_record(loop, "done", self._data_dir)

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from deepbilevel_lab.data import ImageSet
+from deepbilevel_lab.data import LabelledSet
+from deepbilevel_lab.data.table import Table
 from deepbilevel_lab.noise import NoisyLabels, Provenance, flip_by_model, load_noisy_labels, save_noisy_labels
 from deepbilevel_lab.run_references import referred_run
-from deepbilevel_lab.training.build import find_device, load_sets, make_feed
+from deepbilevel_lab.training.build import load_sets, make_feed
+from deepbilevel_lab.training.devices import find_device
 from deepbilevel_lab.training.folder import RunFolder
 from deepbilevel_lab.training.model_file import load_model
 from deepbilevel_lab.training.spec import RunSpec
@@ -56,7 +58,7 @@ class RunsBeside:
         """Return the file with the network of a finished run."""
         return str(self._finished(run_id).model_file)
 
-    def labels(self, run_id: str, data: ImageSet) -> NoisyLabels:
+    def labels(self, run_id: str, data: LabelledSet) -> NoisyLabels:
         """Return what the network of a finished run predicts for the images it was trained on, dropout left on."""
         folder = self._finished(run_id)
         if not folder.labels_file.is_file():
@@ -94,6 +96,8 @@ class RunsBeside:
             train = load_sets(spec.data, self.data_dir, noise=spec.noise, seed=spec.seed, runs=self).train
             truth = train.labels if train.clean_labels is None else train.clean_labels
             device = find_device(spec.device)
+            if trained.encoding is not None and isinstance(train, Table):
+                train = trained.encoding.encode(train)
             feed = make_feed(spec, train, device, split="train")
             noisy = flip_by_model(
                 truth.numpy(),

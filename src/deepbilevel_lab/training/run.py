@@ -5,10 +5,13 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from deepbilevel_lab.data import OwnData
+from deepbilevel_lab.data.own_items import Items
 from deepbilevel_lab.processes import find_processes
 from deepbilevel_lab.records import Row, RunRecord
 from deepbilevel_lab.training.build import Parts, build
 from deepbilevel_lab.training.folder import RunFolder
+from deepbilevel_lab.training.inputs import describe_columns, with_own_data
 from deepbilevel_lab.training.interruption import Interrupted, Interruption
 from deepbilevel_lab.training.keeping import Keeper, NoKeeper
 from deepbilevel_lab.training.loop import DivergedError, Progress, TrainingLoop
@@ -78,6 +81,7 @@ def train(
     save_seconds: float = SAVE_SECONDS,
     resume: bool = True,
     listener: Listener | None = None,
+    data: Items | OwnData | None = None,
 ) -> RunRecord:
     """Train, or go on where the last process stopped, and return the record.
 
@@ -91,6 +95,7 @@ def train(
         save_seconds: how much work a kill may cost; a checkpoint is also written after every epoch.
         resume: go on with what is there; otherwise it is moved aside first.
         listener: is told what happens; of several processes, that of the first.
+        data: what to train on where ``spec.data`` is a ``dataset``; see :class:`~deepbilevel_lab.data.OwnData`.
 
     Raises:
         Interrupted: after Ctrl-C, SIGTERM, SIGHUP or an ``OSError`` of the listener, with everything saved.
@@ -99,6 +104,7 @@ def train(
         LostProcessError: if one of several processes is gone, or does not answer.
         FailedElsewhereError: if another one of them raises why the run has failed.
     """
+    spec, own = with_own_data(spec, data)
     processes = find_processes()
     check_spread(spec, processes.size)
     interruption = Interruption(patient=processes.size > 1)
@@ -115,7 +121,9 @@ def train(
             return record
         # Before the folder: what cannot be built, for want of data for instance, leaves nothing behind.
         with processes.succeeding():
-            parts = build(spec, data_dir, workers=workers, runs=RunsBeside(out, data_dir))
+            parts = build(spec, data_dir, workers=workers, runs=RunsBeside(out, data_dir), own=own)
+        if note := describe_columns(parts.train.data):
+            listener.message(note)
         keeper = NoKeeper()
 
         def open_folder() -> RunRecord | None:

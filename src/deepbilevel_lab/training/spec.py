@@ -166,7 +166,11 @@ class RunSpec:
         self._check_labels()
         if isinstance(self.loss, ObjectiveSpec):
             self._check_objective(self.loss)
-        self._check_images_fit()
+        if self.data.entry.holds == "images":
+            self._check_images_fit()
+        elif self.data.entry.holds == "rows" and not NETWORKS[self.network.name].fits_rows:
+            fitting = ", ".join(name for name, entry in NETWORKS.items() if entry.fits_rows)
+            raise SpecError(f"network {self.network.name} takes images; networks for tables: {fitting}")
 
     def _check_objective(self, loss: ObjectiveSpec) -> None:
         if self.mixing is not None and loss.not_with_mixing is not None:

@@ -9,6 +9,8 @@
   const MOST_IN_MATRIX = 20;
   const MOST_PAIRS = 200;
   const CAPTION = 48; // pixels below a picture
+  const ROW_HEIGHT = 132; // of a row of a table
+  const ROW_WIDTH = 420; // at least
   const AROUND = 2; // rows of pictures made ready above and below the window
 
   // What was decided, in order: [row, decision, label]. Of one row the last counts; undoing takes the last away.
@@ -160,6 +162,22 @@
     element.setAttribute("aria-label", data.path ? data.path[row] : `image ${data.index[row]}`);
   }
 
+  // The cells of a row of a table; the first one may be a text, which has lines of its own.
+  function showCells(element, row) {
+    element.replaceChildren();
+    data.columns.forEach((column, place) => {
+      const isText = data.hasText && place === 0;
+      const cell = part(element, isText ? "long" : "");
+      if (!isText) {
+        const label = document.createElement("span");
+        label.className = "soft";
+        label.textContent = `${column}: `;
+        cell.append(label);
+      }
+      cell.append(data.cells[row][place] === "" ? "–" : data.cells[row][place]);
+    });
+  }
+
   const certainty = (row) =>
     data.p[row] !== null
       ? `${Math.min(99, Math.max(1, Math.round(100 * data.p[row])))} % wrong` // more would be more than is known
@@ -188,13 +206,16 @@
       grid.focus({ preventScroll: true });
     });
     const card = part(tile, "card");
-    const picture = part(card, "picture");
-    picture.setAttribute("role", "img");
-    showPicture(picture, row);
+    if (!data.cells) {
+      const picture = part(card, "picture");
+      picture.setAttribute("role", "img");
+      showPicture(picture, row);
+    }
     part(tile, "badge");
     const words = part(card, "words");
     part(words, "", change(row));
     part(words, "soft", certainty(row));
+    if (data.cells) showCells(part(card, "cells"), row);
     grid.append(tile);
     tiles.set(place, tile);
     return tile;
@@ -204,7 +225,7 @@
     const tile = tiles.get(place);
     if (!tile) return;
     const [, decision, label] = decided.get(view[place]) || [];
-    tile.className = `tile ${decision || ""} ${place === selected ? "selected" : ""}`;
+    tile.className = `tile ${data.cells ? "row" : ""} ${decision || ""} ${place === selected ? "selected" : ""}`;
     tile.setAttribute("aria-selected", place === selected);
     const badge = tile.querySelector(".badge");
     badge.textContent = decision === "relabel" ? name(label) : DONE[decision] || "";
@@ -215,9 +236,11 @@
     for (const tile of tiles.values()) tile.remove();
     tiles.clear();
     const total = grid.clientWidth;
-    columns = Math.max(2, Math.floor(total / (total < 600 ? 115 : 140)));
+    columns = data.cells
+      ? Math.max(1, Math.floor(total / ROW_WIDTH))
+      : Math.max(2, Math.floor(total / (total < 600 ? 115 : 140)));
     width = total / columns;
-    height = width + CAPTION;
+    height = data.cells ? ROW_HEIGHT : width + CAPTION;
     grid.style.height = `${Math.ceil(view.length / columns) * height}px`;
     fill();
   }
@@ -289,9 +312,11 @@
     const has = row !== undefined;
     by("labels").textContent = has ? change(row) : "";
     const file = has && data.path ? data.path[row] : "";
-    by("about").textContent = has ? [certainty(row), `image ${data.index[row]}`, file].filter(Boolean).join(" · ") : "";
-    by("large").hidden = !has;
-    if (has) showPicture(by("large"), row);
+    by("about").textContent = has ? [certainty(row), `${data.noun} ${data.index[row]}`, file].filter(Boolean).join(" · ") : "";
+    by("large").hidden = !has || Boolean(data.cells);
+    by("whole").hidden = !has || !data.cells;
+    if (has && data.cells) showCells(by("whole"), row);
+    else if (has) showPicture(by("large"), row);
     for (const button of bar.querySelectorAll("[data-decision]")) button.disabled = !has;
     if (has) bar.querySelector("[data-decision=accept]").disabled = data.predicted[row] < 0;
     by("other").disabled = !has;
@@ -329,7 +354,7 @@
     ArrowDown: () => selected + columns < view.length && select(selected + columns),
   };
   addEventListener("keydown", (event) => {
-    const inControl = event.target.closest("select, .scroller, summary");
+    const inControl = event.target.closest("select, .scroller, summary, #whole");
     if (event.ctrlKey || event.metaKey || event.altKey || inControl || !(event.key in KEYS)) return;
     event.preventDefault();
     KEYS[event.key]();
