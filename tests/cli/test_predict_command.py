@@ -86,10 +86,6 @@ def test_a_table_names_files_beside_it(colour_run, tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("file\nred.jpg\n", "it needs path"), ("path\n", "no lines"), ("path,n\nred.jpg,1\n,2\n", "line 3")],
-)
 def test_the_label_a_table_gives_stands_beside_the_prediction(colour_run, tmp_path):
     write_picture(tmp_path / "one.jpg", "blue")
     write_picture(tmp_path / "two.jpg", "blue")
@@ -100,6 +96,10 @@ def test_the_label_a_table_gives_stands_beside_the_prediction(colour_run, tmp_pa
     assert [row.get("given_label") for row in json.loads(printed)] == ["red", None]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("file\nred.jpg\n", "it needs path"), ("path\n", "no lines"), ("path,n\nred.jpg,1\n,2\n", "line 3")],
+)
 def test_a_table_that_does_not_name_files_is_refused(colour_run, tmp_path, text, message):
     (tmp_path / "table.csv").write_text(text)
     result = run_in_process("predict", colour_run, tmp_path / "table.csv")

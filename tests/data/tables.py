@@ -34,8 +34,8 @@ def write_patients(path, num_rows=240, seed=0):
 
 
 WORDS = {
-    "sport": "match goal team player coach league season win score ball".split(),
-    "food": "soup bread salt oven butter plate cook dinner pepper onion".split(),
+    "sport": ["match", "goal", "team", "player", "coach", "league", "season", "win", "score", "ball"],
+    "food": ["soup", "bread", "salt", "oven", "butter", "plate", "cook", "dinner", "pepper", "onion"],
 }
 
 

@@ -5,13 +5,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
+from deepbilevel_lab.data import OwnData
+from deepbilevel_lab.data.table import ColumnsSpec
 from deepbilevel_lab.processes import find_processes
+from deepbilevel_lab.specs import with_value
 from deepbilevel_lab.training.build import build
 from deepbilevel_lab.training.defaults import default_spec
 from deepbilevel_lab.training.evaluation import predict
+from deepbilevel_lab.training.inputs import with_own_data
 from deepbilevel_lab.training.loop import DivergedError, TrainingLoop
 from tests.data.layouts import write_jpeg
+from tests.data.tables import write_patients
 from tests.distributed.test_equality import equal, same
 from tests.training.test_combinations import digits
 
@@ -95,6 +101,30 @@ def test_a_run_in_three_processes_equals_one(three, settings):
 @pytest.mark.parametrize("k", [4, 5])
 def test_any_number_of_processes_equals_one(processes, k):
     check(processes, run_digits, **CERTAIN, group__num_batches=k)
+
+
+def run_rows(path, **settings):
+    spec = with_value(default_spec("table", path=path, columns=ColumnsSpec("state")), "network.dropout", 0)
+    for key, value in {"epochs": 2, "threads": 1, "device": "cpu", **settings}.items():
+        spec = with_value(spec, key, value)
+    return everything(TrainingLoop(doubled(build(spec, Path()))))
+
+
+def test_rows_of_a_table_are_dealt_as_images_are(three, tmp_path):
+    check(three, run_rows, path=str(write_patients(tmp_path / "table.csv", num_rows=100)))
+
+
+def run_items(**settings):
+    own = OwnData(TensorDataset(torch.arange(120.0).reshape(60, 2) / 120, torch.arange(60) % 2))
+    spec = with_value(default_spec("dataset"), "network.dropout", 0)
+    for key, value in {"epochs": 2, "threads": 1, "device": "cpu", "group.batch_size": 3, **settings}.items():
+        spec = with_value(spec, key, value)
+    spec, sets = with_own_data(spec, own)
+    return everything(TrainingLoop(doubled(build(spec, Path(), own=sets))))
+
+
+def test_items_from_python_are_dealt_as_images_are(three):
+    check(three, run_items)
 
 
 def image_of(mini_batch):

@@ -87,6 +87,7 @@ def assess(
     """Score a network on images; ``fallback_dir`` is where data sets stand if ``wanted`` does not say."""
     spec = predictor.spec
     name, split, data = _load(spec, wanted, fallback_dir)
+    predictor.check_kind(data)
     data = _with_classes(data, predictor)
     counted: Split = "train" if wanted.data is None and split == "train" else "test"
     if wanted.data is not None and find_recipe(spec.data.recipe).permutation_seed is not None:
@@ -126,7 +127,8 @@ def _load(spec: RunSpec, wanted: Images, fallback_dir: Path) -> tuple[str, str, 
         name, place = _find_place(wanted.data, wanted.data_dir, fallback_dir, of_table=spec.data.columns is not None)
         entry = find_entry(name)
         split = wanted.split or ("train" if wanted.labels else entry.test_split or entry.splits[0])
-        data = load_samples(name, place, split, labels=wanted.labels, columns=spec.data.columns)
+        columns = spec.data.columns and replace(spec.data.columns, ignore=())  # which need not be there
+        data = load_samples(name, place, split, labels=wanted.labels, columns=columns)
         return wanted.data, split, _limited(data, wanted.limit)
     own, directory = spec.data, wanted.data_dir or fallback_dir
     if wanted.data_dir is not None and own.entry.own:

@@ -75,14 +75,10 @@ class Predictor:
 
     def feed(self, data: LabelledSet, *, split: Split = "test", workers: int = 0, skip_bad: bool = False) -> Feed:
         """Return the way of images or rows to this network; refuses those it cannot take."""
+        self.check_kind(data)
         view = None
         if self.encoding is not None and isinstance(data, Table):
             data = self.encoding.encode(data)
-        elif self.encoding is not None or isinstance(data, Table):
-            raise ValueError(
-                f"the run was trained on {'a table' if self.encoding else 'images'}, and these are {data.noun}s; "
-                "choose other data"
-            )
         else:
             view = None if isinstance(data, ImagesInMemory) else _view_of(self.spec)
             self._check_fit(data, view)
@@ -100,6 +96,14 @@ class Predictor:
     def probabilities(self, feed: Feed, *, crops: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield ``(indices, probabilities)`` for all images in order."""
         return predict(self._network, feed, crops=crops, autocast=self._autocast)
+
+    def check_kind(self, data: LabelledSet) -> None:
+        """Refuse images where rows are wanted, and rows where images are."""
+        if (self.encoding is not None) != isinstance(data, Table):
+            raise ValueError(
+                f"the run was trained on {'images' if self.encoding is None else 'a table'}, and these are "
+                f"{data.noun}s; choose other data"
+            )
 
     def _check_fit(self, data: LabelledSet, view: View | None) -> None:
         if view is not None or not isinstance(data, ImagesInMemory):
