@@ -61,7 +61,7 @@ class Guard:
         """Look at the first loss of a group, and at where its mini-batches come from."""
         self._labels = None
         sampler = None if _latest is None else _latest()
-        if sampler is not None and sampler.num_batches != step.num_batches:
+        if sampler is not None and step.rule.matches and sampler.num_batches != step.num_batches:
             self._say(
                 "group size",
                 f"MatchedGroups yields groups of num_batches={sampler.num_batches} mini-batches, but this step "
