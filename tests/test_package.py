@@ -72,7 +72,7 @@ for module in pkgutil.walk_packages(deepbilevel.__path__, "deepbilevel."):
         try:
             importlib.import_module(module.name)
         except ImportError as error:  # trainers of others, each with an extra of its own
-            name = module.name.removeprefix("deepbilevel.integrations.")
+            name = module.name.removeprefix("deepbilevel.integrations.").removesuffix("_files")
             assert f"pip install 'deepbilevel[{name}]'" in str(error)
 """
     result = run(code)
