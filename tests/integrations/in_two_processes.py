@@ -31,6 +31,27 @@ def by_lightning_dealt_twice(spread, folder):
         return str(error)
 
 
+def by_transformers(spread, folder):
+    from tests.integrations import test_transformers as own
+
+    return own.train(folder)[0]
+
+
+def by_accelerate(spread, folder):
+    from tests.integrations import test_accelerate as own
+
+    return own.train(spread)
+
+
+def by_accelerate_dealt_twice(spread, folder):
+    from tests.integrations import test_accelerate as own
+
+    try:
+        own.train(spread, prepare_loader=True)
+    except ValueError as error:
+        return str(error)
+
+
 if __name__ == "__main__":
     trainer, spread, folder = sys.argv[1:]
     torch.set_num_threads(1)

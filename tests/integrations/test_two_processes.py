@@ -27,7 +27,13 @@ def run(trainer, spread, folder):
     return [torch.load(folder / f"rank{rank}") for rank in (0, 1)]
 
 
-TRAINERS = [("lightning", "lightning", "batches"), ("lightning", "lightning", "groups")]
+TRAINERS = [
+    ("lightning", "lightning", "batches"),
+    pytest.param("lightning", "lightning", "groups", marks=pytest.mark.slow),
+    ("transformers", "transformers", "groups"),
+    ("accelerate", "accelerate", "batches"),
+    pytest.param("accelerate", "accelerate", "groups", marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("package", "trainer", "spread"), TRAINERS)
@@ -41,7 +47,10 @@ def test_a_trainer_ends_where_a_loop_of_ones_own_ends(tmp_path, package, trainer
 
 @pytest.mark.parametrize(
     ("package", "trainer", "message"),
-    [("lightning", "lightning_dealt_twice", "set Trainer(use_distributed_sampler=False)")],
+    [
+        ("lightning", "lightning_dealt_twice", "set Trainer(use_distributed_sampler=False)"),
+        ("accelerate", "accelerate_dealt_twice", "leave the loader out of prepare()"),
+    ],
 )
 def test_groups_that_would_be_dealt_out_twice_are_refused(tmp_path, package, trainer, message):
     pytest.importorskip(package, reason=f"{package} is missing; run: pip install '.[{package}]'")

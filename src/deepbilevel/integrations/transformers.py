@@ -24,7 +24,7 @@ from deepbilevel.sampling import MatchedGroups
 from deepbilevel.step import GroupStep
 
 try:
-    from transformers import Trainer
+    from transformers import Trainer, TrainerCallback
 except ImportError as error:
     raise ImportError(f"{error}; run: pip install 'deepbilevel[transformers]'") from error
 
@@ -67,6 +67,7 @@ class BilevelTrainer(Trainer):
         self._step: GroupStep[Any] | None = None
         self._to_load: dict[str, Any] | None = None
         self._report: Report | None = None
+        self.add_callback(_MakesStep(self))
 
     def _refuse_other_backward_passes(self) -> None:
         if self.is_deepspeed_enabled or self.is_fsdp_enabled:
@@ -81,7 +82,6 @@ class BilevelTrainer(Trainer):
         """Return a loader of this process's groups; Accelerate would deal them out once more, so it does not see it."""
         if self.train_dataset is None:
             raise ValueError("train_dataset is missing; pass the data set to train on")
-        self._step = None  # training starts anew
         dataset: Any = self.train_dataset
         groups = MatchedGroups(
             self._labels_of(dataset),
@@ -124,8 +124,7 @@ class BilevelTrainer(Trainer):
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """Collect the gradient of a mini-batch; after the last one of a group, fill ``.grad``."""
-        if self._step is None:
-            self._step = self._make_step(model)
+        assert self._step is not None
         model.train()
         if callable(getattr(self.optimizer, "train", None)):  # of optimizers without a schedule
             self.optimizer.train()  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
@@ -138,20 +137,21 @@ class BilevelTrainer(Trainer):
             self._report = self._step.fill()
         return loss.detach() / self.num_batches  # which the Trainer adds up, for its log
 
-    def _make_step(self, model: nn.Module) -> GroupStep[Any]:
+    def make_step(self) -> None:
+        """Make the step of the model as it is trained, in a wrapper where there are several processes."""
+        assert self.model_wrapped is not None
         optimizer: Any = getattr(self.optimizer, "optimizer", self.optimizer)  # within Accelerate's
         step = GroupStep(
-            model,
+            self.model_wrapped,
             self.rule,
             num_batches=self.num_batches,
             optimizer=optimizer if self.rule.shrinks_updates else None,
             scaler=self.accelerator.scaler,
         )
-        step = share(step, "groups")
+        self._step = share(step, "groups")
         if self._to_load is not None:
-            step.load_state_dict(self._to_load)
+            self._step.load_state_dict(self._to_load)
             self._to_load = None
-        return step
 
     def log(self, logs: dict[str, float], *arguments: Any, **settings: Any) -> None:
         """Log also what the last step did."""
@@ -172,6 +172,16 @@ class BilevelTrainer(Trainer):
 
     def _state_file(self, folder: str) -> Path:
         return Path(folder) / f"bilevel_{self.args.process_index}.pt"
+
+
+class _MakesStep(TrainerCallback):
+    """Makes the step when model and optimizer are ready, and before the ``Trainer`` plays with the wrapper's flags."""
+
+    def __init__(self, trainer: BilevelTrainer) -> None:
+        self._trainer = trainer
+
+    def on_train_begin(self, *arguments: Any, **settings: Any) -> None:
+        self._trainer.make_step()
 
 
 class _FromCheckpoint(Sampler[list[int]]):
