@@ -199,7 +199,7 @@ def changed(path, folder, change):
 )
 def test_a_strangers_model_file_is_refused_in_one_line(patients_run, tmp_path, change):
     path = changed(patients_run / "model.safetensors", tmp_path, change)
-    with pytest.raises(ValueError, match="model.safetensors"):
+    with pytest.raises(ValueError, match=r"model\.safetensors"):
         load_model(path)
 
 

@@ -5,7 +5,7 @@ import torch
 
 from deepbilevel_lab.data import load_data
 from deepbilevel_lab.specs import SpecError
-from deepbilevel_lab.training.build import load_sets
+from deepbilevel_lab.training.sets import load_sets
 from tests.cli.trained import make_spec, run_in_process, write_colours
 
 HEADER = "index,path,given_label,decision,new_label\n"

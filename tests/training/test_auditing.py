@@ -9,9 +9,9 @@ import torch
 from deepbilevel_lab.losses.catalog import LOSSES
 from deepbilevel_lab.specs import SpecError, with_value
 from deepbilevel_lab.training.auditing import load_audit
-from deepbilevel_lab.training.build import load_sets
 from deepbilevel_lab.training.interruption import Interrupted
 from deepbilevel_lab.training.run import Listener, train
+from deepbilevel_lab.training.sets import load_sets
 from deepbilevel_lab.training.spreading import check_spread
 from tests.cli.trained import SMALL_GROUPS, make_spec, train_run, write_colours
 from tests.training.commands import only_folder, outcome

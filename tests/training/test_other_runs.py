@@ -13,10 +13,11 @@ from deepbilevel_lab.noise import load_noisy_labels
 from deepbilevel_lab.run_references import refer_to
 from deepbilevel_lab.specs import SpecError
 from deepbilevel_lab.training import RunFolder, default_spec, train
-from deepbilevel_lab.training.build import build, load_sets
+from deepbilevel_lab.training.build import build
 from deepbilevel_lab.training.folder import find_runs
 from deepbilevel_lab.training.loop import TrainingLoop
 from deepbilevel_lab.training.other_runs import RunsBeside, in_order, needs
+from deepbilevel_lab.training.sets import load_sets
 from deepbilevel_lab.training.spec import GroupSpec
 
 # A network that has hardly learned may predict some class too rarely for a group.

@@ -7,8 +7,8 @@ import torch
 
 from deepbilevel_lab.records import Row
 from deepbilevel_lab.specs import SpecError
-from deepbilevel_lab.training.build import load_sets
 from deepbilevel_lab.training.run import train
+from deepbilevel_lab.training.sets import load_sets
 from tests.training.test_combinations import digits, started
 
 SPEC = digits(noise="uniform:0.4", data__selection=0.1, data__limit=400, epochs=1)

@@ -17,10 +17,10 @@ from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.specs import spec_id
 from deepbilevel_lab.sweeps.sweep import Sweep
 from deepbilevel_lab.sweeps.trials import Outcome
-from deepbilevel_lab.training.build import load_sets
 from deepbilevel_lab.training.folder import RunFolder
 from deepbilevel_lab.training.model_file import load_model
 from deepbilevel_lab.training.prediction import Predictor
+from deepbilevel_lab.training.sets import load_sets
 from deepbilevel_lab.training.spec import RunSpec
 
 

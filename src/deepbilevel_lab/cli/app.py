@@ -18,7 +18,8 @@ _SUMMARIES = {
     "audit": "Find wrong labels: train, rank labels by how much the network disagrees, and make a page to decide on.",
     "evaluate": "Measure a trained network: top-1 accuracy, or mean average precision where images have several "
     "labels.",
-    "predict": "Say which class images or rows belong to, as CSV: path, label, probability, and the probability of each class.",
+    "predict": "Say which class images or rows belong to, as CSV: path, label, probability, and the probability of "
+    "each class.",
     "reproduce": "Run an experiment of the paper beside the numbers it prints; the same command goes on where it was "
     "stopped.",
     "report": "Make one HTML page of sweeps and runs, with every figure as PNG, SVG and PDF and every table as CSV.",

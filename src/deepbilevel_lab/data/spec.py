@@ -95,7 +95,9 @@ class DataSpec:
         if not entry.own and self.path is not None:
             raise SpecError(f"path {self.path!r} is for images of your own; {self.name} is found in the data folder")
         if entry.holds == "items" and self.test_path not in (None, GIVEN):
-            raise SpecError(f"test_path {self.test_path!r} is a file; pass the items to test on: OwnData(..., test=...)")
+            raise SpecError(
+                f"test_path {self.test_path!r} is a file; pass the items to test on: OwnData(..., test=...)"
+            )
         if not entry.own and self.test_path is not None:
             raise SpecError(f"test_path {self.test_path!r} is for images of your own; {self.name} has a test set")
         if self.train_figures == "split" and entry.test_split is None:

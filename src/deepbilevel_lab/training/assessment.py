@@ -17,9 +17,9 @@ from deepbilevel_lab.data.augmentation import Split
 from deepbilevel_lab.data.catalog import find_entry, load_samples
 from deepbilevel_lab.data.subset import choose_in_proportion, take, with_classes
 from deepbilevel_lab.data.table import TABLE_SUFFIXES, Table
-from deepbilevel_lab.training.build import load_sets
 from deepbilevel_lab.training.evaluation import make_metric, mean_average_precision
 from deepbilevel_lab.training.prediction import Predictor
+from deepbilevel_lab.training.sets import load_sets
 from deepbilevel_lab.training.spec import RunSpec
 
 

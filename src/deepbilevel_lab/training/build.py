@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,17 +17,11 @@ from deepbilevel.distributed import share
 from deepbilevel.sampling import MatchedGroups
 from deepbilevel.step import GroupStep
 from deepbilevel_lab.data import LabelledSet, find_recipe, load_data
-from deepbilevel_lab.data.catalog import load_samples
-from deepbilevel_lab.data.encoding import fit_encoding
 from deepbilevel_lab.data.own_items import OwnSets
-from deepbilevel_lab.data.spec import DataSpec
-from deepbilevel_lab.data.subset import choose_in_proportion, set_aside, take, with_classes
-from deepbilevel_lab.data.table import Table
 from deepbilevel_lab.data.views import find_view
 from deepbilevel_lab.losses.objective import Objective, ObjectiveSpec, Task
 from deepbilevel_lab.networks.catalog import NetworkSpec, build_network
 from deepbilevel_lab.networks.weights_file import fill_network, read_weights
-from deepbilevel_lab.noise import NoiseSpec, NoisyLabels
 from deepbilevel_lab.processes import find_processes
 from deepbilevel_lab.processes.one_process import OneProcess
 from deepbilevel_lab.run_references import referred_run
@@ -37,6 +31,7 @@ from deepbilevel_lab.training.devices import find_device, make_autocast
 from deepbilevel_lab.training.feeding import Batch, Feed
 from deepbilevel_lab.training.group_passes import make_step
 from deepbilevel_lab.training.inputs import input_shape
+from deepbilevel_lab.training.sets import OtherRuns, encoded, load_sets, needed
 from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_lab.training.streams import seed_streams
 
@@ -82,25 +77,13 @@ class Parts:
         return self.model if self.averaged is None else self.averaged.module
 
 
-class OtherRuns(Protocol):
-    """What a run may take from runs before it."""
-
-    def weights(self, run_id: str) -> str:
-        """Return the file with the network of that run."""
-        ...
-
-    def labels(self, run_id: str, data: LabelledSet) -> NoisyLabels:
-        """Return what the network of that run predicts for the images it was trained on, which must be these."""
-        ...
-
-
 def build(
     spec: RunSpec, data_dir: Path, *, workers: int = 0, runs: OtherRuns | None = None, own: OwnSets | None = None
 ) -> Parts:
     """Make everything a run needs; the process's random numbers and threads are set as the spec says."""
     processes = find_processes()
     torch.set_num_threads(processes.threads(spec.threads))
-    sets = _encoded(load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs, own=own))
+    sets = encoded(load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs, own=own))
     train_set = sets.train
     device = find_device(spec.device)
     # A feed wants whole groups, to draw for each of their images whoever prepares it.
@@ -158,93 +141,15 @@ def _make_groups(spec: RunSpec, data: LabelledSet) -> MatchedGroups:
         ) from error
 
 
-class Sets(NamedTuple):
-    """The images of a run.
-
-    Attributes:
-        train: to train on, labels made wrong where that is wanted.
-        selection: set aside from these, with labels as wrong as theirs, if the spec wants it.
-        test: to test on.
-    """
-
-    train: LabelledSet
-    selection: LabelledSet | None
-    test: LabelledSet
-
-
-def load_sets(
-    spec: DataSpec,
-    data_dir: Path,
-    *,
-    noise: NoiseSpec | None,
-    seed: int,
-    runs: OtherRuns | None = None,
-    own: OwnSets | None = None,
-) -> Sets:
-    """Return the images of a run, or the rows of its table, or the items given in Python."""
-    directory = data_dir if spec.path is None else Path(spec.path)
-    labeller = referred_run(spec.labels)
-    labels = None if labeller else spec.labels
-    test: LabelledSet | None = None
-    if own is not None:
-        train, test = own
-    else:
-        train = load_samples(spec.name, directory, spec.train_split, labels=labels, columns=spec.columns)
-    if isinstance(train, Table):
-        train.check_target()
-    if spec.entry.test_split is not None:
-        test = load_data(spec.name, directory, spec.entry.test_split)
-    elif test is None and spec.test_path is not None:
-        test = with_classes(_load_tested(spec, Path(spec.test_path)), train.class_names, "those to train on")
-    elif test is None:
-        train, test = set_aside(train, spec.test_rate)
-    train, test = _limited(train, spec.limit), _limited(test, spec.test_limit)
-    noisy = None if noise is None else noise.apply(train.labels.numpy(), train.num_classes, seed)
-    if labeller is not None:
-        noisy = _given(runs, labeller).labels(labeller, train)
-    if noisy is not None:
-        truth = train.labels if train.clean_labels is None else train.clean_labels
-        train = replace(train, labels=torch.from_numpy(noisy.labels), clean_labels=truth)
-    if spec.selection is None:
-        return Sets(train, None, test)
-    return Sets(*set_aside(train, spec.selection, name="data.selection"), test)
-
-
-def _load_tested(spec: DataSpec, place: Path) -> LabelledSet:
-    if spec.columns is not None:
-        return load_samples("table", place, columns=replace(spec.columns, ignore=()))  # which need not be there
-    return load_data("folder" if place.is_dir() else "csv", place)
-
-
-def _encoded(sets: Sets) -> Sets:
-    """Return the rows of a table as numbers, by what the training rows say of its columns; other sets as they are."""
-    if not isinstance(sets.train, Table):
-        return sets
-    encoding = fit_encoding(sets.train)
-    selection = encoding.encode(sets.selection) if isinstance(sets.selection, Table) else None
-    assert isinstance(sets.test, Table)
-    return Sets(encoding.encode(sets.train), selection, encoding.encode(sets.test))
-
-
-def _limited(data: LabelledSet, limit: int | None) -> LabelledSet:
-    return data if limit is None or limit >= len(data) else take(data, choose_in_proportion(data.labels, limit))
-
-
 def _found_weights(spec: NetworkSpec, data_dir: Path, runs: OtherRuns | None) -> NetworkSpec:
     """Return the spec with a plain path for its weights."""
     if spec.weights is None:
         return spec
     run_id = referred_run(spec.weights)
     if run_id is not None:
-        return replace(spec, weights=_given(runs, run_id).weights(run_id))
+        return replace(spec, weights=needed(runs, run_id).weights(run_id))
     is_beside_data = spec.weights.startswith(_BESIDE_DATA)
     return replace(spec, weights=str(data_dir / spec.weights.removeprefix(_BESIDE_DATA))) if is_beside_data else spec
-
-
-def _given(runs: OtherRuns | None, run_id: str) -> OtherRuns:
-    if runs is None:
-        raise ValueError(f"run {run_id} is needed, but no folder of runs is at hand; `deepbilevel train` has one")
-    return runs
 
 
 def make_model(spec: NetworkSpec, num_classes: int, input_shape: tuple[int, ...] | None = None) -> nn.Module:

@@ -15,10 +15,11 @@ from deepbilevel_lab.data import LabelledSet
 from deepbilevel_lab.data.table import Table
 from deepbilevel_lab.noise import NoisyLabels, Provenance, flip_by_model, load_noisy_labels, save_noisy_labels
 from deepbilevel_lab.run_references import referred_run
-from deepbilevel_lab.training.build import load_sets, make_feed
+from deepbilevel_lab.training.build import make_feed
 from deepbilevel_lab.training.devices import find_device
 from deepbilevel_lab.training.folder import RunFolder
 from deepbilevel_lab.training.model_file import load_model
+from deepbilevel_lab.training.sets import load_sets
 from deepbilevel_lab.training.spec import RunSpec
 
 _BATCH_SIZE = 250  # of predictions; another would draw other dropout masks

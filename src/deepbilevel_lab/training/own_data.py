@@ -13,7 +13,7 @@ from deepbilevel.rules.average import Sgd
 from deepbilevel_lab.data import ImagesOnDisk, load_data
 from deepbilevel_lab.data.survey import Survey, survey
 from deepbilevel_lab.losses import CrossEntropy
-from deepbilevel_lab.training.build import load_sets
+from deepbilevel_lab.training.sets import load_sets
 from deepbilevel_lab.training.spec import GroupSpec, RunSpec
 
 REMEDY = {"method": "sgd", "mixing": "mixup"}
