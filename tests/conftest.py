@@ -27,6 +27,7 @@ def pytest_collection_modifyitems(items):
 _REMEDIES = {
     "DEEPBILEVEL_DATA": ("real data", "deepbilevel data fetch cifar10, and set DEEPBILEVEL_DATA"),
     "Ray": ("Ray", "pip install 'deepbilevel[ray]'"),
+    "is missing; run: pip install '.[": ("trainers of others", "pip install -e '.[dev]'"),
     "pip install": ("packages to compare with", "pip install -e '.[bench]'"),
     "GPU": ("a GPU", None),
     "browser": ("a browser", "apt-get install chromium"),

@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
+EXTRAS = {"integrations.md": ("lightning", "transformers", "accelerate", "sklearn", "safetensors")}
+
 
 def readers_own_names():
     """Return what the documents assume a reader has: a data set, its labels, a model and an optimizer."""
@@ -34,7 +36,11 @@ def readers_own_names():
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.name)
-def test_every_python_block_of_the_page_runs(page):
+@pytest.mark.filterwarnings("ignore:.*(does not have many workers|LeafSpec|Checkpoint directory)")  # Lightning's own
+def test_every_python_block_of_the_page_runs(page, tmp_path, monkeypatch):
+    for package in EXTRAS.get(page.name, ()):
+        pytest.importorskip(package, reason=f"{package} is missing; run: pip install '.[dev]'")
+    monkeypatch.chdir(tmp_path)  # where trainers leave their files
     names = readers_own_names()
     before = [parameter.detach().clone() for parameter in names["model"].parameters()]
     for block in BLOCK.findall(page.read_text()):
