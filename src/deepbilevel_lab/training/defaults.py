@@ -49,6 +49,7 @@ _FOR_NETWORK: dict[str, dict[str, Any]] = {
 _FOR_DATA: dict[str, dict[str, Any]] = {
     "voc2007": {"schedule": Linear(), "epochs": 1000, "group": GroupSpec(num_batches=4, batch_size=16)},
 }
+_WHY_MIXING = "meets wrong labels at the price of SGD, and harms no clean ones"
 _RECIPES = {
     "digit_cnn": "none",
     "cifarnet": "cifarnet",
@@ -103,7 +104,10 @@ def explained_default(
         images |= {"view": "random-area", "recipe": "imagenet"}
         schedule = choose_schedule(found)
         settings |= {**schedule.settings, **REMEDY}
-        reasons |= {**schedule.reasons, "mixing": "meets wrong labels at the price of SGD, and harms no clean ones"}
+        reasons |= {**schedule.reasons, "mixing": _WHY_MIXING}
+    elif entry.holds != "images":
+        settings |= REMEDY
+        reasons["mixing"] = _WHY_MIXING
     spec = from_plain(RunSpec, {"data": images, "network": chosen, **settings})
     return replace(spec, device=best_device(), threads=usual_threads()), reasons
 
