@@ -18,8 +18,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from deepbilevel_lab.networks.making import make_model
 from deepbilevel_lab.replacement import write_text
-from deepbilevel_lab.training.build import make_model
 from deepbilevel_lab.training.devices import find_device
 from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_paper.recipes import rated_images, tested_images, trained_images
@@ -149,4 +149,4 @@ def _make_evaluation(spec: RunSpec, model: nn.Module) -> _Step:
 
 def _random_images(spec: RunSpec, model: nn.Module, num_images: int) -> torch.Tensor:
     device = next(model.parameters()).device
-    return torch.randn(num_images, *spec.network.input_shape, device=device)
+    return torch.randn(num_images, *spec.input_shape, device=device)

@@ -6,8 +6,8 @@ from safetensors.torch import save_file
 from torch.nn import functional as F
 
 from deepbilevel_lab.networks import NetworkSpec, resnet50
+from deepbilevel_lab.networks.making import make_model
 from deepbilevel_lab.networks.weights_file import fill_network
-from deepbilevel_lab.training.build import make_model
 
 STAGES = {"layer1": (64, 3), "layer2": (128, 4), "layer3": (256, 6), "layer4": (512, 3)}
 

@@ -224,10 +224,19 @@ NUMBERS = [
     "data.selection",
     "weight_averaging",
     "network.dropout",
+    "optimizer.layer_decay",
 ]
-FLAGS = ["method.normalize", "method.per_layer", "shared_dropout", "audit", "group.matched"]
+FLAGS = [
+    "network.pretrained",
+    "network.freeze",
+    "method.normalize",
+    "method.per_layer",
+    "shared_dropout",
+    "audit",
+    "group.matched",
+]
 TEXTS = ["data.name", "data.recipe", "data.path", "data.labels", "data.split", "network.name", "network.weights"]
-TEXTS += ["optimizer.name", "data.test_path"]
+TEXTS += ["optimizer.name", "data.test_path", "network.code"]
 CHOICES = [
     "device",
     "precision",
@@ -270,7 +279,8 @@ def test_no_field_was_forgotten():
         for name in (value if isinstance(value, dict) else [key])
     }
     kinds = {"method.kind", "loss.kind", "schedule.kind"}
-    assert leaves - tried == kinds | {"noise", "mixing", "data.view", "data.columns", "optimizer.arguments"}
+    tables = {"data.columns", "optimizer.arguments", "network.arguments"}
+    assert leaves - tried == kinds | tables | {"noise", "mixing", "data.view"}
 
 
 @pytest.mark.parametrize("key", [*WHOLE[:5], *CHOICES, "data.name", "network.name", "method.mu", "optimizer.lr"])

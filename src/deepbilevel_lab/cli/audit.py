@@ -11,10 +11,14 @@ import typer
 from deepbilevel_lab.cli.messages import WRONG_USAGE, errors_as_messages
 from deepbilevel_lab.cli.options import (
     BatchSizeOption,
+    FreezeOption,
     LrOption,
     NetworkOption,
     NumBatchesOption,
+    PretrainedOption,
     ValOption,
+    WeightsOption,
+    by_key,
 )
 from deepbilevel_lab.cli.resolving import resolve, tell_notes
 from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
@@ -54,6 +58,9 @@ def audit(
     text: TextOption = None,
     ignore: IgnoreOption = None,
     network: NetworkOption = None,
+    weights: WeightsOption = None,
+    pretrained: PretrainedOption = False,
+    freeze: FreezeOption = False,
     method: Annotated[str | None, typer.Option(help="A rule, as of `train`; sgd unless told.")] = None,
     loss: Annotated[str | None, typer.Option(help="A loss, as of `train`; early-learning unless told.")] = None,
     labels: Annotated[str | None, typer.Option(help="Other labels, as of `train`.")] = None,
@@ -84,12 +91,7 @@ def audit(
 
     given = {"method": method, "loss": loss, "noise": noise, "epochs": epochs, "data.labels": labels}
     given |= {"data.limit": limit, "seed": seed, "threads": threads}
-    given |= {
-        "group.batch_size": batch_size,
-        "group.num_batches": num_batches,
-        "optimizer.lr": lr,
-        "data.test_path": val,
-    }
+    given |= by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
     in_environment = os.environ.get("DEEPBILEVEL_DATA")
     folder = RunFolder(Path(place))
     if folder.spec_file.is_file() and folder.record_file.is_file():

@@ -11,10 +11,14 @@ from deepbilevel_lab.cli.messages import WRONG_USAGE, errors_as_messages
 from deepbilevel_lab.cli.options import (
     BatchSizeOption,
     DataOption,
+    FreezeOption,
     LrOption,
     NetworkOption,
     NumBatchesOption,
+    PretrainedOption,
     ValOption,
+    WeightsOption,
+    by_key,
 )
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, Place, read_place
 from deepbilevel_lab.cli.resolving import parse_seeds, resolve, split_settings, tell_notes
@@ -38,6 +42,9 @@ def compare(
     text: TextOption = None,
     ignore: IgnoreOption = None,
     network: NetworkOption = None,
+    weights: WeightsOption = None,
+    pretrained: PretrainedOption = False,
+    freeze: FreezeOption = False,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
     methods: Annotated[
         str, typer.Option(help="Names of --list, as in sgd,bilevel+mixup,bilevel[method.mu=0.1],controls.")
@@ -99,12 +106,7 @@ def compare(
         place = read_place(on)
         wanted, numbers = read_methods(methods), parse_seeds(seeds)
         given = {"noise": noise, "epochs": epochs, "data.limit": limit, "threads": threads}
-        given |= {
-            "group.batch_size": batch_size,
-            "group.num_batches": num_batches,
-            "optimizer.lr": lr,
-            "data.test_path": val,
-        }
+        given |= by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
         grid = None if tune is None else read_grid(tune)
         base = resolve(
             *(data, data_dir, network, spec_file, given, settings or []),

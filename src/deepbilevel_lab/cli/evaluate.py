@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepbilevel_lab.cli.messages import errors_as_messages
+from deepbilevel_lab.cli.options import NamedNetworkOption
 from deepbilevel_lab.records import clean as printable
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def evaluate(
     crops: Annotated[
         int | None, typer.Option(min=1, help="Average over that many random crops of each image; 1 is the middle.")
     ] = None,
+    network: NamedNetworkOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure a trained network: top-1 accuracy, or mean average precision where images have several labels.
@@ -48,6 +50,7 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
+    from deepbilevel_lab.networks.named_code import name_code
     from deepbilevel_lab.training.assessment import Images, assess
     from deepbilevel_lab.training.folder import RunFolder
     from deepbilevel_lab.training.model_file import load_model
@@ -57,6 +60,7 @@ def evaluate(
     wanted = Images(data, data_dir, split, labels, limit)
     with errors_as_messages(), Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("evaluating", total=None)
+        name_code(network or "")
         predictor = Predictor(load_model(run))
         record = RunFolder(run if run.is_dir() else run.parent).read_record()
         fallback_dir = Path(os.environ.get("DEEPBILEVEL_DATA") or (record and record.data_dir) or "data")

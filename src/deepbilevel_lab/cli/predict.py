@@ -11,6 +11,7 @@ import typer
 
 from deepbilevel_lab.cli.evaluate import RunArgument
 from deepbilevel_lab.cli.messages import FAILED, errors_as_messages
+from deepbilevel_lab.cli.options import NamedNetworkOption
 from deepbilevel_lab.csv_text import to_csv, without_formula
 from deepbilevel_lab.records import clean
 
@@ -48,6 +49,7 @@ def predict(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out files or rows that cannot be read, and name them.")
     ] = False,
+    network: NamedNetworkOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say which class images or rows belong to, as CSV: path, label, probability, and the probability of each class.
@@ -60,6 +62,7 @@ def predict(
 
     Example: deepbilevel predict runs/digits-digit-cnn-bilevel-5d92f0ebad photos/ --out labels.csv
     """
+    from deepbilevel_lab.networks.named_code import name_code
     from deepbilevel_lab.replacement import replacing
     from deepbilevel_lab.training.model_file import load_model
     from deepbilevel_lab.training.prediction import Predictor
@@ -67,6 +70,7 @@ def predict(
     with errors_as_messages():
         if out is not None and not out.parent.is_dir():  # before the work, not after it
             raise FileNotFoundError(f"--out {out} lies in a folder that does not exist; make {out.parent} first")
+        name_code(network or "")
         predictor = Predictor(load_model(run))
         if predictor.note:
             typer.echo(f"note: {predictor.note}", err=True)

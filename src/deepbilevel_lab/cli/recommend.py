@@ -14,10 +14,14 @@ from deepbilevel_lab.cli.messages import INTERRUPTED, WRONG_USAGE, errors_as_mes
 from deepbilevel_lab.cli.options import (
     BatchSizeOption,
     DataOption,
+    FreezeOption,
     LrOption,
     NetworkOption,
     NumBatchesOption,
+    PretrainedOption,
     ValOption,
+    WeightsOption,
+    by_key,
 )
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, read_place
 from deepbilevel_lab.cli.resolving import resolve
@@ -41,6 +45,9 @@ def recommend(
     text: TextOption = None,
     ignore: IgnoreOption = None,
     network: NetworkOption = None,
+    weights: WeightsOption = None,
+    pretrained: PretrainedOption = False,
+    freeze: FreezeOption = False,
     budget: Annotated[str, typer.Option(help="Time for all trials together, as in 30m, 2h or 90s.")] = "30m",
     noise: Annotated[
         str | None, typer.Option(help="Make labels wrong first, to try it out, as in uniform:0.5.")
@@ -72,12 +79,7 @@ def recommend(
 
         seconds, place = read_duration(budget), read_place(on)
         given = {"noise": noise, "epochs": epochs, "data.limit": limit, "seed": seed, "threads": threads}
-        given |= {
-            "group.batch_size": batch_size,
-            "group.num_batches": num_batches,
-            "optimizer.lr": lr,
-            "data.test_path": val,
-        }
+        given |= by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
         base = resolve(
             *(data, data_dir, network, None, given, settings or []),
             columns=read_columns_spec(target, text, ignore),

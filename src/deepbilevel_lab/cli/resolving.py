@@ -57,13 +57,21 @@ def resolve(
         plain: leave out what meets wrong labels by default: the command compares such methods, or none must be there.
         prepare: what the command changes in every run; images of one's own are counted after it.
     """
+    from deepbilevel_lab.networks.named_code import check_named, name_code, needs_naming
     from deepbilevel_lab.training.defaults import explained_default
     from deepbilevel_lab.training.own_data import fit_groups, without_remedy
 
     if spec_file is not None:
-        if data is not None or network is not None or columns is not None:
+        spec = _read_spec(spec_file, text)
+        is_named_again = network is None or needs_naming(spec.network.name)
+        if data is not None or columns is not None or not is_named_again:
             raise ValueError("--spec already says which data and network; change them in the file, or with --set")
-        return Resolved(prepare(change_spec(_read_spec(spec_file, text), given, settings)))
+        if network is not None:
+            name_code(network)
+        spec = prepare(change_spec(spec, given, settings))
+        if needs_naming(spec.network.name):
+            check_named(spec.network.name, spec.network.code)
+        return Resolved(spec)
     if data is None:
         raise ValueError("--data is missing; `deepbilevel data list` shows what there is, digits need no download")
     if columns is not None:

@@ -14,10 +14,14 @@ from deepbilevel_lab.cli.messages import FAILED, INTERRUPTED, WRONG_USAGE, error
 from deepbilevel_lab.cli.options import (
     BatchSizeOption,
     DataOption,
+    FreezeOption,
     LrOption,
     NetworkOption,
     NumBatchesOption,
+    PretrainedOption,
     ValOption,
+    WeightsOption,
+    by_key,
 )
 from deepbilevel_lab.cli.resolving import parse_seeds, resolve, tell_notes
 from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
@@ -39,6 +43,9 @@ def train(
     text: TextOption = None,
     ignore: IgnoreOption = None,
     network: NetworkOption = None,
+    weights: WeightsOption = None,
+    pretrained: PretrainedOption = False,
+    freeze: FreezeOption = False,
     method: Annotated[
         str | None,
         typer.Option(
@@ -110,12 +117,7 @@ def train(
     with errors_as_messages(WRONG_USAGE, silent=not launch.is_first):
         given = {"method": method, "loss": loss, "mixing": mixing, "noise": noise, "epochs": epochs}
         given |= {"data.labels": labels, "data.limit": limit, "threads": threads, "seed": seed}
-        given |= {
-            "group.batch_size": batch_size,
-            "group.num_batches": num_batches,
-            "optimizer.lr": lr,
-            "data.test_path": val,
-        }
+        given |= by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
         resolved = resolve(
             *(data, data_dir, network, spec_file, given, settings or []),
             text=sent,

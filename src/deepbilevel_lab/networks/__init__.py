@@ -5,6 +5,7 @@ from deepbilevel_lab.networks.catalog import NETWORKS, NetworkEntry, NetworkSpec
 from deepbilevel_lab.networks.cifarnet import cifarnet
 from deepbilevel_lab.networks.digit_cnn import digit_cnn
 from deepbilevel_lab.networks.inception import inception, inception_half, inception_zhang
+from deepbilevel_lab.networks.named_code import name_code
 from deepbilevel_lab.networks.preact_resnet import preact_resnet18
 from deepbilevel_lab.networks.resnet50 import resnet50
 from deepbilevel_lab.networks.small_resnet import small_resnet
@@ -20,6 +21,7 @@ __all__ = [
     "inception",
     "inception_half",
     "inception_zhang",
+    "name_code",
     "preact_resnet18",
     "resnet50",
     "small_resnet",

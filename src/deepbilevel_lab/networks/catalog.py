@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from torch import nn
 
@@ -14,11 +15,14 @@ from deepbilevel_lab.networks.digit_cnn import digit_cnn
 from deepbilevel_lab.networks.inception import inception, inception_half, inception_zhang
 from deepbilevel_lab.networks.layers import ImageShape
 from deepbilevel_lab.networks.mlp import mlp
+from deepbilevel_lab.networks.named_code import is_own_code
 from deepbilevel_lab.networks.preact_resnet import preact_resnet8, preact_resnet18
 from deepbilevel_lab.networks.resnet50 import resnet50
 from deepbilevel_lab.networks.small_resnet import SIDES, small_resnet
 from deepbilevel_lab.run_references import referred_run
 from deepbilevel_lab.specs import SpecError, validate
+
+_LARGEST_SIDE = 4096
 
 
 @dataclass(frozen=True)
@@ -78,13 +82,19 @@ def build_network(
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A network of the catalog.
+    """A network of the catalog, of another library, or of the user.
 
     Attributes:
+        name: in the catalog; ``timm:resnet18``; ``transformers:folder``; or code, ``file.py:make`` or
+            ``package.module:make``.
         weights: what it starts from, if not from scratch: a file; ``data:<file>``, in the folder of the data sets;
             or ``run:<id>``, the network of another run.
         dropout: the share of numbers that dropout sets to zero, instead of the network's own.
         side: of its images, in pixels, where it takes any; unless given, the network's usual one.
+        pretrained: start from the weights that timm or transformers have for it.
+        freeze: let only the last layer learn.
+        arguments: what else is passed to whatever makes the network; not for the catalog.
+        code: the hash of what ``name`` is, where that is a file of the user; see ``named_code.py``.
 
     >>> NetworkSpec("small_resnet", side=96).input_shape
     (3, 96, 96)
@@ -94,19 +104,38 @@ class NetworkSpec:
     weights: str | None = None
     dropout: float | None = None
     side: int | None = field(default=None, metadata=ADDED_LATER)
+    pretrained: bool = field(default=False, metadata=ADDED_LATER)
+    freeze: bool = field(default=False, metadata=ADDED_LATER)
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False, metadata=ADDED_LATER)
+    code: str | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         validate(self)
-        entry = NETWORKS[choose("network", self.name, NETWORKS)]
         referred_run(self.weights, key="weights")
-        self._check_side(entry)
-        if self.dropout is None:
-            return
-        if not 0 <= self.dropout < 1:
+        if self.pretrained and self.weights is not None:
+            raise SpecError(f"pretrained and weights {self.weights!r} are two places to start from; drop one")
+        if self.freeze and not self.pretrained and self.weights is None:
+            raise SpecError("freeze leaves all but the last layer as it begins: at random; add weights or pretrained")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
             raise SpecError(
                 f"dropout must be at least 0 and less than 1, which would drop everything, got {self.dropout}"
             )
-        if not entry.has_dropout:
+        if ":" not in self.name:
+            self._check_entry(NETWORKS[choose("network", self.name, NETWORKS)])
+        elif is_own_code(self.name) and self.pretrained:
+            raise SpecError(
+                f"pretrained is for timm and transformers; {self.name} may load weights itself, or --weights"
+            )
+        elif self.side is not None and not 1 <= self.side <= _LARGEST_SIDE:
+            raise SpecError(f"side must lie in 1 .. {_LARGEST_SIDE:,} pixels, got {self.side}")
+
+    def _check_entry(self, entry: NetworkEntry) -> None:
+        self._check_side(entry)
+        if self.arguments:
+            raise SpecError(f"arguments {dict(self.arguments)} are for networks of one's own; {self.name} takes none")
+        if self.pretrained:
+            raise SpecError(f"pretrained weights of {self.name} are not published; give a file with weights")
+        if self.dropout is not None and not entry.has_dropout:
             fitting = ", ".join(name for name, each in NETWORKS.items() if each.has_dropout)
             raise SpecError(f"dropout {self.dropout} has no place in {self.name}; networks with dropout: {fitting}")
 
@@ -120,8 +149,10 @@ class NetworkSpec:
             raise SpecError(f"side must lie in {low} .. {high} pixels for {self.name}, got {self.side}")
 
     @property
-    def input_shape(self) -> ImageShape:
-        """Channels, height and width of its images."""
+    def input_shape(self) -> ImageShape | None:
+        """Channels, height and width of its images; None where it takes what it is given."""
+        if ":" in self.name:
+            return None if self.side is None else (3, self.side, self.side)
         channels, height, width = NETWORKS[self.name].input_shape
         return (channels, height, width) if self.side is None else (channels, self.side, self.side)
 

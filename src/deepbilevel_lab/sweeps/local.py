@@ -6,6 +6,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+from deepbilevel_lab.networks.named_code import check_named, needs_naming
 from deepbilevel_lab.records import RunRecord
 from deepbilevel_lab.specs import canonical_json
 from deepbilevel_lab.sweeps.tied_command import End, TiedCommand
@@ -54,6 +55,12 @@ class InFolder(ABC):
         """Start a trial, or go on with it where it was stopped."""
 
 
+def name_network(spec: RunSpec) -> list[str]:
+    """Return the option by which a process of this one may use a network that the user has named to this one."""
+    network = spec.network
+    return ["--network", check_named(network.name, network.code)] if needs_naming(network.name) else []
+
+
 def make_news(trial: Trial, said: dict[str, Any] | End) -> News:
     """Return what the process of a trial said as news of it."""
     return News(trial, ending=said.ending, error=said.error) if isinstance(said, End) else News(trial, said)
@@ -64,4 +71,5 @@ class LocalProcesses(InFolder):
 
     def start(self, trial: Trial, news: "Queue[News]") -> TiedCommand:
         """Start a process."""
-        return TiedCommand(canonical_json(trial.spec), self._options, lambda said: news.put(make_news(trial, said)))
+        options = [*self._options, *name_network(trial.spec)]
+        return TiedCommand(canonical_json(trial.spec), options, lambda said: news.put(make_news(trial, said)))

@@ -20,8 +20,8 @@ from deepbilevel_lab.data import LabelledSet, find_recipe, load_data
 from deepbilevel_lab.data.own_items import OwnSets
 from deepbilevel_lab.data.views import find_view
 from deepbilevel_lab.losses.objective import Objective, ObjectiveSpec, Task
-from deepbilevel_lab.networks.catalog import NetworkSpec, build_network
-from deepbilevel_lab.networks.weights_file import fill_network, read_weights
+from deepbilevel_lab.networks.catalog import NetworkSpec
+from deepbilevel_lab.networks.making import make_model
 from deepbilevel_lab.processes import find_processes
 from deepbilevel_lab.processes.one_process import OneProcess
 from deepbilevel_lab.run_references import referred_run
@@ -51,6 +51,7 @@ class Parts:
         num_parts: into how many mini-batches a group is cut: k, or 1 where the group is one batch.
         processes: those that share the run.
         audit: what the run sees of every label, if the spec wants it kept.
+        notes: what a person should know.
     """
 
     spec: RunSpec
@@ -70,6 +71,7 @@ class Parts:
     num_parts: int
     processes: OneProcess
     audit: RunAudit | None
+    notes: tuple[str, ...] = ()
 
     @property
     def result(self) -> nn.Module:
@@ -90,12 +92,13 @@ def build(
     groups = share(_make_groups(spec, train_set), "nothing")
     seed_streams(spec.seed)
     network = _found_weights(spec.network, data_dir, runs)
-    model = make_model(network, train_set.num_classes, input_shape(train_set)).to(device)
+    notes: list[str] = []
+    model = make_model(network, train_set.num_classes, input_shape(train_set), notes.append).to(device)
     scaler = GradScaler(spec.device) if spec.precision == "float16" else None
     autocast = make_autocast(spec)
     objective = _make_objective(spec, network, model, train_set, autocast)
     trained = _trained_together(model, objective)
-    optimizer = spec.optimizer.make(trained)
+    optimizer = spec.optimizer.make(trained, network=model)
     method, num_parts = _make_method(spec, trained, scaler, optimizer)
     _warn_of_single_images(model, spec.group.size // num_parts)
     train = make_feed(spec, train_set, device, split="train", workers=workers)
@@ -118,6 +121,7 @@ def build(
         num_parts=num_parts,
         processes=processes,
         audit=audit,
+        notes=tuple(notes),
     )
 
 
@@ -152,26 +156,9 @@ def _found_weights(spec: NetworkSpec, data_dir: Path, runs: OtherRuns | None) ->
     return replace(spec, weights=str(data_dir / spec.weights.removeprefix(_BESIDE_DATA))) if is_beside_data else spec
 
 
-def make_model(spec: NetworkSpec, num_classes: int, input_shape: tuple[int, ...] | None = None) -> nn.Module:
-    """Build a network, from the weights of a file where one is named; for rows, as wide as they are."""
-    model = build_network(spec.name, num_classes=num_classes, side=spec.side, input_shape=input_shape)
-    if spec.weights is not None:
-        weights = read_weights(spec.weights)
-        # The classes of pretrained weights are others: the last layer then starts from scratch.
-        own = model.state_dict()
-        last = list(own)[-2:]
-        if any(name in weights and weights[name].shape != own[name].shape for name in last):
-            weights.update({name: own[name] for name in last})
-        fill_network(model, weights, spec.weights)
-    for module in model.modules():
-        if isinstance(module, nn.Dropout) and spec.dropout is not None:
-            module.p = spec.dropout
-    return model
-
-
 def make_feed(spec: RunSpec, data: LabelledSet, device: torch.device, *, split: Any, workers: int = 0) -> Feed:
     """Return the way of a data set's images to the network of a spec."""
-    view = None if spec.data.view is None else find_view(spec.data.view, spec.network.input_shape[1])
+    view = None if spec.data.view is None else find_view(spec.data.view, spec.network_side)
     recipe = find_recipe(spec.data.recipe)
     return Feed(data, recipe, view, split=split, seed=spec.seed, device=device, workers=workers, mixing=spec.mixing)
 

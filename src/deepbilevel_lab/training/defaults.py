@@ -13,14 +13,18 @@ import torch
 
 from deepbilevel.checks import choose
 from deepbilevel_lab.data.catalog import find_entry
+from deepbilevel_lab.data.survey import Survey
 from deepbilevel_lab.data.table import ColumnsSpec
 from deepbilevel_lab.networks.catalog import NETWORKS
+from deepbilevel_lab.networks.named_code import TIMM, TRANSFORMERS, name_code
+from deepbilevel_lab.networks.timm_networks import usual_side
 from deepbilevel_lab.specs import from_plain
 from deepbilevel_lab.training.optimizers import OptimizerSpec
 from deepbilevel_lab.training.own_data import REMEDY, Reasons, choose_schedule, choose_side, fit_groups, look_at
 from deepbilevel_lab.training.schedules import Constant, Cosine, Exponential, Linear, Phases, Steps
 from deepbilevel_lab.training.spec import Device, GroupSpec, RunSpec
 
+_PUBLISHED_SIDE = 224
 _MOST_THREADS = 4  # more hardly help networks of the size that is trained on a CPU
 
 
@@ -82,24 +86,28 @@ def explained_default(
 ) -> tuple[RunSpec, Reasons]:
     """Return the same, and for images of one's own why it is so; groups are not fitted to them yet."""
     entry = find_entry(data)
-    network = choose("network", network or entry.network, NETWORKS)
+    network = network or entry.network
+    if ":" not in network:
+        choose("network", network, NETWORKS)
     images: dict[str, Any] = {"name": data, "recipe": _recipe(data, network), "path": path if entry.own else None}
     if columns is not None:
         images["columns"] = columns
     if entry.holds != "images":
         images["recipe"] = "none"
     elif entry.image_shape is None:
-        small = NETWORKS[network].input_shape[1] <= 32
+        small = ":" not in network and NETWORKS[network].input_shape[1] <= 32
         images["view"] = "thumbnail" if small else ("random-area" if data == "voc2007" else "resized-crop")
     if entry.multi_label and images["view"] != "thumbnail":
         images["test_crops"] = 10
     settings = {**_FOR_NETWORK.get(network, {}), **_FOR_DATA.get(data, {})}
-    chosen: dict[str, Any] = {"name": network}
+    chosen: dict[str, Any] = {"name": network, "code": name_code(network)}
     reasons: Reasons = {}
-    if NETWORKS[network].sides is not None and entry.holds == "images" and entry.image_shape is None:
+    takes_any_side = ":" in network or NETWORKS[network].sides is not None
+    if takes_any_side and entry.holds == "images" and entry.image_shape is None:
         found = look_at(data, path or "") if entry.own else "they are published"
-        reasons["network"] = f"{network}, {NETWORKS[network].description}"
-        chosen["side"], reasons["network.side"] = choose_side(found)
+        chosen["side"], reasons["network.side"] = _side(network, found)
+        if ":" not in network:
+            reasons["network"] = f"{network}, {NETWORKS[network].description}"
         reasons["data.view"] = "a random box of 30 to 100 % of the image, maybe mirrored; in evaluation the middle"
         images |= {"view": "random-area", "recipe": "imagenet"}
         schedule = choose_schedule(found)
@@ -110,6 +118,14 @@ def explained_default(
         reasons["mixing"] = _WHY_MIXING
     spec = from_plain(RunSpec, {"data": images, "network": chosen, **settings})
     return replace(spec, device=best_device(), threads=usual_threads()), reasons
+
+
+def _side(network: str, found: Survey | str) -> tuple[int, str]:
+    if network.startswith(TIMM) and (side := usual_side(network)) is not None:
+        return side, f"{side} pixels, because that is what {network} was published with"
+    if network.startswith(TRANSFORMERS):
+        return _PUBLISHED_SIDE, f"{_PUBLISHED_SIDE} pixels, because most such networks were published with them"
+    return choose_side(found)
 
 
 def best_device() -> Device:
@@ -129,4 +145,8 @@ def usual_threads() -> int:
 
 
 def _recipe(data: str, network: str) -> str:
-    return "preact-cifar100" if data == "cifar100" and _RECIPES[network] == "preact" else _RECIPES[network]
+    if ":" in network:  # what its images are made for is not known: the usual augmentation of the data set
+        recipe = {"digits": "none", "cifar10": "preact", "cifar100": "preact"}.get(data, "imagenet")
+    else:
+        recipe = _RECIPES[network]
+    return "preact-cifar100" if data == "cifar100" and recipe == "preact" else recipe

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from deepbilevel.checks import choose
+from deepbilevel.contract import ADDED_LATER
+from deepbilevel_lab.networks.fine_tuning import number_layers
 from deepbilevel_lab.specs import SpecError, validate
 
 _REFUSED = {
@@ -39,6 +41,8 @@ class OptimizerSpec:
         arguments: what else the class takes; unless given, a ``momentum`` of 0.9 for SGD, torch's own for the others.
         decay: which parameters weight decay applies to: ``weights`` of layers, as the paper's authors do it, or
             ``all``, biases and BatchNorm included.
+        layer_decay: the factor from one layer of the network to the one before it, for networks that have been trained
+            already: 0.8 lets the first of ten layers learn a tenth as fast as the last.
 
     >>> OptimizerSpec("Adam", lr=0.001, arguments={"betas": (0.9, 0.99)}).arguments
     {'betas': [0.9, 0.99]}
@@ -48,6 +52,7 @@ class OptimizerSpec:
     lr: float = 0.01
     arguments: Mapping[str, Any] = field(default_factory=lambda: _USUAL, hash=False)  # dictionaries have no hash
     decay: Literal["weights", "all"] = "weights"
+    layer_decay: float | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         if self.arguments is _USUAL:
@@ -58,6 +63,8 @@ class OptimizerSpec:
             raise SpecError(f"optimizer {self.name} cannot be used here: {_REFUSED[self.name]}; take SGD or Adam")
         if self.lr <= 0:
             raise SpecError(f"lr must be positive, got {self.lr}")
+        if self.layer_decay is not None and not 0 < self.layer_decay < 1:
+            raise SpecError(f"layer_decay must lie between 0 and 1, got {self.layer_decay}; 0.8 is usual")
         taken = {name: each for name, each in inspect.signature(kind).parameters.items() if name not in _OURS}
         for name, value in self.arguments.items():
             choose(f"argument of optimizer {self.name}", name, taken)
@@ -76,8 +83,8 @@ class OptimizerSpec:
         """Read a name alone; the arguments are then the usual ones."""
         return cls(text)
 
-    def make(self, model: nn.Module) -> Optimizer:
-        """Make the optimizer of a model's trainable parameters."""
+    def make(self, model: nn.Module, *, network: nn.Module | None = None) -> Optimizer:
+        """Make the optimizer of a model's trainable parameters; ``network`` is what has layers in it."""
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         groups: list[dict[str, Any]] = [{"params": trained}]
         if self.decay == "weights" and self._weight_decay():
@@ -85,6 +92,8 @@ class OptimizerSpec:
             groups = [{"params": [parameter for parameter in trained if parameter.ndim >= 2]}]
             if flat:
                 groups.append({"params": flat, "weight_decay": 0.0})
+        if self.layer_decay is not None:
+            groups = _by_layer(groups, number_layers(network or model), self.layer_decay)
         return OPTIMIZERS[self.name](groups, lr=self.lr, **self.arguments)  # pyright: ignore[reportCallIssue]
 
     def _weight_decay(self) -> float:
@@ -99,6 +108,19 @@ class OptimizerSpec:
             parameter.grad = torch.ones_like(parameter)
         for _ in range(2):
             optimizer.step()
+
+
+def _by_layer(groups: list[dict[str, Any]], numbers: Mapping[Tensor, int], decay: float) -> list[dict[str, Any]]:
+    """Return the groups of parameters divided by layer, each with its factor on the learning rate."""
+    divided: list[dict[str, Any]] = []
+    for group in groups:
+        by_number: dict[int, list[Tensor]] = {}
+        for parameter in group["params"]:
+            by_number.setdefault(numbers.get(parameter, 0), []).append(parameter)
+        divided += [
+            {**group, "params": parameters, "lr_scale": decay**number} for number, parameters in by_number.items()
+        ]
+    return divided
 
 
 def _as_floats(value: Any) -> Any:

@@ -108,7 +108,7 @@ class Predictor:
     def _check_fit(self, data: LabelledSet, view: View | None) -> None:
         if view is not None or not isinstance(data, ImagesInMemory):
             return  # a view makes images of the right size
-        expected = self.spec.network.input_shape
+        expected = self.spec.input_shape
         numbers = torch.zeros(1, dtype=torch.int64)
         try:
             seen = find_recipe(self.spec.data.recipe).apply("test", data.images[:1], indices=numbers, split="test")
@@ -215,7 +215,7 @@ def predict_files(
 
 def _view_of(spec: RunSpec) -> View:
     if spec.data.view is not None:
-        return find_view(spec.data.view, spec.network.input_shape[1])
+        return find_view(spec.data.view, spec.network_side)
     shape = spec.data.entry.image_shape
     assert shape is not None  # a spec without view has images of one shape
     return StoredShape(shape[1], channels=shape[0])

@@ -122,8 +122,9 @@ def train(
         # Before the folder: what cannot be built, for want of data for instance, leaves nothing behind.
         with processes.succeeding():
             parts = build(spec, data_dir, workers=workers, runs=RunsBeside(out, data_dir), own=own)
-        if note := describe_columns(parts.train.data):
-            listener.message(note)
+        for note in (describe_columns(parts.train.data), *parts.notes):
+            if note:
+                listener.message(note)
         keeper = NoKeeper()
 
         def open_folder() -> RunRecord | None:

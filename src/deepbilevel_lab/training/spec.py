@@ -219,13 +219,17 @@ class RunSpec:
             )
 
     def _check_images_fit(self) -> None:
+        if self.network.input_shape is None and self.data.view is not None:
+            raise SpecError(f"network.side is missing: {self.network.name} does not say how large its images are")
         expected, given = self.network.input_shape, self._image_shape()
+        if ":" in self.network.name:
+            return
         try:
             seen = _shape_after(self.data.recipe, given)
             problem = f"gives {_times(seen)}" if seen != expected else None
         except ValueError as error:
             problem = f"cannot be had: {error}"
-        if problem is not None:
+        if problem is not None and expected is not None:
             fitting = [
                 name
                 for name, entry in NETWORKS.items()
@@ -240,8 +244,20 @@ class RunSpec:
         """Return the shape in which images reach the recipe."""
         if self.data.view is None:
             return self.data.entry.image_shape or (3, 0, 0)
-        side = find_view(self.data.view, self.network.input_shape[1]).size
+        side = find_view(self.data.view, self.network_side).size
         return (3, side, side)
+
+    @property
+    def network_side(self) -> int:
+        """The side of the images that the network takes."""
+        shape = self.network.input_shape
+        assert shape is not None  # a view of files needs a side, and a spec without one is refused
+        return shape[1]
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Channels, height and width of the images as the network sees them."""
+        return self.network.input_shape or _shape_after(self.data.recipe, self._image_shape())
 
     @staticmethod
     def upgraded(plain: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -266,7 +282,9 @@ class RunSpec:
         averaging = None if self.weight_averaging is None else "averaged"
         noise = self.noise and str(self.noise)
         labels = self.data.labels and Path(self.data.labels).stem  # of a table, its name
-        parts = [self.data.name, labels, self.network.name, self.method.kind, loss, mixing, averaging, noise]
+        place, _, network = self.network.name.rpartition(":")
+        network = "-".join(filter(None, (Path(place).stem, Path(network).name)))  # of code and folders no path
+        parts = [self.data.name, labels, network, self.method.kind, loss, mixing, averaging, noise]
         return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(part for part in parts if part))
 
     @property

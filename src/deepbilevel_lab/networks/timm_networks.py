@@ -1,0 +1,103 @@
+"""Networks of timm, also where torchvision is missing or does not load; imported only where one is asked for.
+
+timm's networks use torchvision for data pipelines and for a frozen BatchNorm they do not contain, but import it in the
+first lines. Where it is missing, empty classes stand in for what is imported, only while timm is.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from deepbilevel_lab.networks.named_code import TIMM
+
+_INSTALL = "pip install timm, or without torchvision: pip install --no-deps timm, pip install huggingface_hub pyyaml"
+_FILES = {"checkpoint_path", "cache_dir", "pretrained_cfg", "pretrained_cfg_overlay"}
+_STANDING_IN = (
+    *("torchvision", "torchvision.ops", "torchvision.ops.misc", "torchvision.transforms"),
+    *("torchvision.transforms.functional", "torchvision.models", "torchvision.models.feature_extraction"),
+)
+
+
+def make_timm(name: str, num_classes: int, *, pretrained: bool, arguments: Mapping[str, Any]) -> nn.Module:
+    """Make a network of timm; pretrained weights are fetched or found in the cache."""
+    timm = import_timm()
+    model_name = name.removeprefix(TIMM)
+    files = [name] if model_name.startswith("local-dir:") else []
+    files += [f"network.arguments.{each}" for each in sorted(_FILES & arguments.keys())]
+    if files:
+        raise ValueError(f"{files[0]} names files of this machine; give the weights with --weights FILE instead")
+    try:
+        return timm.create_model(model_name, pretrained=pretrained, num_classes=num_classes, **arguments)
+    except Exception as error:  # timm and the hub raise what they trip over
+        if not pretrained and not model_name.startswith("hf-hub:"):
+            known = ", ".join(timm.list_models(f"*{model_name}*")[:5]) or "timm.list_models() shows all"
+            raise ValueError(f"network {name}: {error}; near it: {known}") from error
+        raise ValueError(
+            f"network {name} could not be fetched: {str(error).splitlines()[0]}. Without a network bring its weights: "
+            f"{_where(timm, model_name)}, and give the file with --weights instead of --pretrained"
+        ) from error
+
+
+def usual_side(name: str) -> int | None:
+    """Return the side of the images that a network of timm was published with, if that is known."""
+    config = import_timm().get_pretrained_cfg(name.removeprefix(TIMM), allow_unregistered=True)
+    return None if config is None else config.input_size[-1]
+
+
+def import_timm() -> Any:
+    """Import timm, with or without torchvision."""
+    if "timm" in sys.modules:
+        return sys.modules["timm"]
+    if importlib.util.find_spec("timm") is None:
+        raise ImportError(f"networks of timm need timm; {_INSTALL}")
+    try:
+        importlib.import_module("torchvision")
+        missing = False
+    except Exception:  # a build for another torch raises RuntimeError
+        missing = True
+    if not missing:
+        return importlib.import_module("timm")
+    before = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "torchvision"}
+    sys.modules.update({name: _StandIn(name) for name in _STANDING_IN})
+    try:
+        return importlib.import_module("timm")
+    finally:
+        for name in _STANDING_IN:  # nobody else shall believe that torchvision is there
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
+
+
+class _Anything(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+
+class _StandIn(ModuleType):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []  # a package to the import system
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if f"{self.__name__}.{name}" in sys.modules:
+            return sys.modules[f"{self.__name__}.{name}"]
+        return _Anything(name, (), {})
+
+
+def _where(timm: Any, model_name: str) -> str:
+    if model_name.startswith("hf-hub:"):
+        return f"https://huggingface.co/{model_name.removeprefix('hf-hub:')} (model.safetensors)"
+    config = timm.get_pretrained_cfg(model_name, allow_unregistered=True)
+    if config is not None and config.hf_hub_id:
+        tag = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
+        repository = config.hf_hub_id + (tag if config.hf_hub_id.endswith("/") else "")
+        return f"https://huggingface.co/{repository} (model.safetensors)"
+    return str(getattr(config, "url", "") or "its publisher's")
