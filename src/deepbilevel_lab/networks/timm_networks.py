@@ -8,6 +8,8 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -17,10 +19,6 @@ from deepbilevel_lab.networks.named_code import TIMM
 
 _INSTALL = "pip install timm, or without torchvision: pip install --no-deps timm, pip install huggingface_hub pyyaml"
 _FILES = {"checkpoint_path", "cache_dir", "pretrained_cfg", "pretrained_cfg_overlay"}
-_STANDING_IN = (
-    *("torchvision", "torchvision.ops", "torchvision.ops.misc", "torchvision.transforms"),
-    *("torchvision.transforms.functional", "torchvision.models", "torchvision.models.feature_extraction"),
-)
 
 
 def make_timm(name: str, num_classes: int, *, pretrained: bool, arguments: Mapping[str, Any]) -> nn.Module:
@@ -62,34 +60,52 @@ def import_timm() -> Any:
         missing = True
     if not missing:
         return importlib.import_module("timm")
-    before = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "torchvision"}
-    sys.modules.update({name: _StandIn(name) for name in _STANDING_IN})
+    finder = _StandIns()
+    _forget_torchvision()  # what a broken one has left behind
+    sys.meta_path.insert(0, finder)
     try:
         return importlib.import_module("timm")
     finally:
-        for name in _STANDING_IN:  # nobody else shall believe that torchvision is there
-            sys.modules.pop(name, None)
-        sys.modules.update(before)
+        sys.meta_path.remove(finder)
+        _forget_torchvision()  # nobody else shall believe that it is there
 
 
-class _Anything(type):
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return name
+def _forget_torchvision() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
+
+
+class _StandIns(MetaPathFinder, Loader):
+    """Finds a module for every name below torchvision."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != "torchvision":
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _StandIn(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
 
 
 class _StandIn(ModuleType):
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.__path__ = []  # a package to the import system
+    """Has a class of every name."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if f"{self.__name__}.{name}" in sys.modules:
-            return sys.modules[f"{self.__name__}.{name}"]
-        return _Anything(name, (), {})
+        return _NamedMembers(name, (), {})
+
+
+class _NamedMembers(type):
+    """A class with a member of every name, as enumerations have."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
 
 
 def _where(timm: Any, model_name: str) -> str:
