@@ -12,6 +12,9 @@ EXPECTED = {
     "plain_loop": lambda accuracy: accuracy > 0.7,
     "mixed_precision": lambda loss: loss < 0.5,
     "resume": lambda same: same,
+    # The largest class has 63 % of the rows, and a third of the paragraphs.
+    "tabular": lambda accuracy: min(accuracy.values()) > 70,
+    "text": lambda accuracy: max(accuracy.values()) > 50,
     "many_processes": lambda answer: answer[0] > 0.7,
     # Of four classes, and of two. Both ways of training learn; which is better depends on the seed.
     "lightning_module": lambda accuracies: min(accuracies.values()) > 0.4,

@@ -105,7 +105,7 @@ def test_any_number_of_processes_equals_one(processes, k):
 
 def run_rows(path, **settings):
     spec = with_value(default_spec("table", path=path, columns=ColumnsSpec("state")), "network.dropout", 0)
-    for key, value in {"epochs": 2, "threads": 1, "device": "cpu", **settings}.items():
+    for key, value in {"epochs": 2, "threads": 1, "device": "cpu", "method": "bilevel", **settings}.items():
         spec = with_value(spec, key, value)
     return everything(TrainingLoop(doubled(build(spec, Path()))))
 

@@ -20,7 +20,8 @@ REMEDY = {"method": "sgd", "mixing": "mixup"}
 """How wrong labels are met unless told otherwise. One place, so that new evidence changes one line.
 
 Of the methods that end highest in docs/results.md (mixup, ELR, GCE), mixup is the one that no learning rate of the grid
-ruins, with wrong labels and without; it costs what SGD costs. See docs/photographs.md for the same on photographs.
+ruins, with wrong labels and without; it costs what SGD costs. See docs/photographs.md for the same on photographs, and
+docs/tables.md for tables and text.
 """
 
 _SIDES = ((96, 64), (192, 128))  # up to that shorter side of the images, the network sees so many pixels
