@@ -83,6 +83,7 @@ def _check_unchanged(kept: KeptAudit, whole: LabelledSet, directory: Path) -> No
     is_same = kept.class_names == whole.class_names and int(kept.numbers.max()) < len(whole)
     if is_same and spec.noise is None and spec.data.labels is None:
         is_same = torch.equal(torch.from_numpy(kept.audit.labels), whole.labels[kept.numbers].long())
+    is_same = is_same and spec.data.content in (None, spec.data.take_content())
     if not is_same:
         raise ValueError(
             f"the {whole.noun}s or labels in {directory} are not those that run {spec.id} was trained on; audit them "

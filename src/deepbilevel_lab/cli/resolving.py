@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,10 @@ def resolve(
         spec = prepare(change_spec(spec, given, settings))
         if needs_naming(spec.network.name):
             check_named(spec.network.name, spec.network.code)
-        return Resolved(spec)
+        if text is not None:  # whoever sent it has taken the fingerprint, and is told if it fits no more
+            return Resolved(spec)
+        spec, changed = _with_content(spec)
+        return Resolved(spec, notes=changed)
     if data is None:
         raise ValueError("--data is missing; `deepbilevel data list` shows what there is, digits need no download")
     if columns is not None:
@@ -87,7 +90,8 @@ def resolve(
     reasons = {key: reason for key, reason in reasons.items() if key not in keys}
     if spec.data.entry.own:
         spec, reasons["group"] = fit_groups(spec, data_dir, fixed=keys)
-    return Resolved(spec, [f"{key}: {reason}" for key, reason in reasons.items()], notes)
+    spec, changed = _with_content(spec)
+    return Resolved(spec, [f"{key}: {reason}" for key, reason in reasons.items()], [*notes, *changed])
 
 
 def _read_spec(spec_file: Path, text: str | None) -> "RunSpec":
@@ -151,6 +155,15 @@ def tell_notes(notes: list[str]) -> None:
     """Say what a person should know; beside the output, which a program may read."""
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
+
+
+def _with_content(spec: "RunSpec") -> tuple["RunSpec", list[str]]:
+    """Return the spec with the fingerprint of one's own data as it is now, and a note if it was one of other data."""
+    found = spec.data.take_content()
+    notes: list[str] = []
+    if spec.data.content not in (None, found):
+        notes.append(f"{spec.data.path or spec.data.labels} has changed since this spec was written")
+    return replace(spec, data=replace(spec.data, content=found)), notes
 
 
 def split_settings(settings: list[str]) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Which images a run trains and is tested on, as a value."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from deepbilevel.checks import choose
@@ -8,6 +9,7 @@ from deepbilevel.contract import ADDED_LATER
 from deepbilevel_lab.data.catalog import DataEntry, find_entry
 from deepbilevel_lab.data.cifar import label_sets
 from deepbilevel_lab.data.decisions import are_decisions
+from deepbilevel_lab.data.fingerprint import take_fingerprint
 from deepbilevel_lab.data.recipes import RECIPES
 from deepbilevel_lab.data.table import ColumnsSpec
 from deepbilevel_lab.data.views import VIEWS
@@ -45,6 +47,8 @@ class DataSpec:
         train_figures: of which images figures of training are: of those it ``trained`` on, or of the whole ``split``,
             whatever the limit.
         columns: of a table, what its columns are for.
+        content: a fingerprint of your own data and of the decisions about its labels, which tells it from other data
+            in the same place; commands take it themselves.
     """
 
     name: str
@@ -61,6 +65,7 @@ class DataSpec:
     selection: float | None = field(default=None, metadata=ADDED_LATER)
     test_path: str | None = field(default=None, metadata=ADDED_LATER)
     columns: ColumnsSpec | None = field(default=None, metadata=ADDED_LATER)
+    content: str | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         validate(self)
@@ -128,6 +133,21 @@ class DataSpec:
     def entry(self) -> DataEntry:
         """The line of the catalog."""
         return find_entry(self.name)
+
+    def take_content(self) -> str | None:
+        """Return the fingerprint of what is there now; None if nothing of it is one's own."""
+        own = [place for place in (self.path, self.test_path) if place is not None]
+        decided = [self.labels] if self.labels is not None and are_decisions(self.labels) else []
+        return take_fingerprint(*map(Path, own + decided)) if own or decided else None
+
+    def check_content(self) -> None:
+        """Refuse other data than that of which the fingerprint was taken."""
+        if self.content is not None and (found := self.take_content()) != self.content:
+            places = " or ".join(place for place in (self.path, self.labels) if place is not None)
+            raise ValueError(
+                f"{places} has changed: data.content is {self.content}, and the data there now has {found}; bring the "
+                "old data back, or run the command again, which begins a new run"
+            )
 
     @property
     def tests_doubtful_labels(self) -> bool:

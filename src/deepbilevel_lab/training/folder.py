@@ -1,13 +1,14 @@
 """The folder of a run: what lies where in it, who may write to it, and how it is read again."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deepbilevel_lab.records import FormatError, RunRecord, read_file, to_text
 from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.training.spec import RunSpec
+from deepbilevel_lab.training.spec_files import load_spec
 
 _PATIENCE_SECONDS = 0.3  # somebody may be looking whether the lock is free
 
@@ -149,6 +150,19 @@ class RunFolder:
                 number += 1
             self.path.rename(target)
         return target
+
+
+def find_run_on_other_data(spec: RunSpec, out: Path) -> Path | None:
+    """Return a run that differs from this one in nothing but the fingerprint of its data, if there is one."""
+    if spec.data.content is None:
+        return None
+    wanted = replace(spec, data=replace(spec.data, content=None)).id
+    for path in sorted(out.glob(f"{spec.name}-*/spec.json")):
+        with suppress(OSError, ValueError):  # damaged, or of a stranger
+            other = load_spec(path)
+            if other.id != spec.id and replace(other, data=replace(other.data, content=None)).id == wanted:
+                return path.parent
+    return None
 
 
 def find_runs(out: Path) -> list[RunFolder]:

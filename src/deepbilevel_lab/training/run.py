@@ -10,7 +10,7 @@ from deepbilevel_lab.data.own_items import Items
 from deepbilevel_lab.processes import find_processes
 from deepbilevel_lab.records import Row, RunRecord
 from deepbilevel_lab.training.build import Parts, build
-from deepbilevel_lab.training.folder import RunFolder
+from deepbilevel_lab.training.folder import RunFolder, find_run_on_other_data
 from deepbilevel_lab.training.inputs import describe_columns, with_own_data
 from deepbilevel_lab.training.interruption import Interrupted, Interruption
 from deepbilevel_lab.training.keeping import Keeper, NoKeeper
@@ -114,6 +114,8 @@ def train(
     def look() -> RunRecord | None:
         if not resume and (old := folder.move_aside()) is not None:
             listener.message(f"what was there is now in {old}")
+        if not folder.path.exists() and (other := find_run_on_other_data(spec, out)) is not None:
+            listener.message(f"the data has changed since {other}; this is another run, in a folder of its own")
         return _finished(folder, listener)
 
     with processes.explaining(), interruption, ExitStack() as stack:
@@ -121,6 +123,7 @@ def train(
             return record
         # Before the folder: what cannot be built, for want of data for instance, leaves nothing behind.
         with processes.succeeding():
+            spec.data.check_content()
             parts = build(spec, data_dir, workers=workers, runs=RunsBeside(out, data_dir), own=own)
         for note in (describe_columns(parts.train.data), *parts.notes):
             if note:
