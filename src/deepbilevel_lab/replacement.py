@@ -35,10 +35,13 @@ def replacing(path: str | os.PathLike[str]) -> Generator[BinaryIO]:
         if error.errno not in _FULL:
             raise
         before = "its previous version is intact" if path.exists() else "nothing was left behind"
+        what, remedy = "is full", "Free some space"
+        if _no_inodes(path):
+            what, remedy = "has no room for more files, however small", "Remove some of them"
         raise OSError(
             error.errno,
-            f"{path} could not be written because the disk is full ({error.strerror}); {before}. "
-            "Free some space and run the same command again",
+            f"{path} could not be written because the disk {what} ({error.strerror}); {before}. "
+            f"{remedy} and run the same command again",
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
@@ -63,6 +66,14 @@ def remove_leftovers(folder: str | os.PathLike[str]) -> list[Path]:
     for path in leftovers:
         path.unlink(missing_ok=True)
     return leftovers
+
+
+def _no_inodes(path: Path) -> bool:
+    """Whether a disk with space has used up the names of its files."""
+    if not hasattr(os, "statvfs"):
+        return False
+    disk = os.statvfs(path.parent)
+    return disk.f_files > 0 and disk.f_favail == 0
 
 
 def _sync_folder(folder: Path) -> None:

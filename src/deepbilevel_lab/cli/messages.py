@@ -3,6 +3,8 @@
 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 """
 
+import errno
+import os
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,6 +14,13 @@ import typer
 from deepbilevel_lab.records import clean
 
 _LONGEST = 4_000  # characters
+_REMEDIES = {
+    errno.ENOLCK: "that disk cannot lock files, which keeps two processes apart: choose another one with --out",
+    errno.ENOSPC: "free some space, or remove files if `df -i` shows no free inodes, and run the same command again",
+    errno.EDQUOT: "free some space of your quota, and run the same command again",
+    errno.EMFILE: "raise the limit of open files with `ulimit -n`, or take fewer --workers or --jobs",
+    errno.EROFS: "that disk is read-only: choose another folder with --out",
+}
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 
@@ -28,10 +37,27 @@ def errors_as_messages(code: int = FAILED, *others: type[Exception], silent: boo
         yield
     except BrokenPipeError:
         raise  # as in `... | head`: whoever read has enough, which is nobody's mistake
-    except (ValueError, OSError, ImportError, *others) as error:
+    except (ValueError, OSError, ImportError, MemoryError, RuntimeError, *others) as error:
+        if isinstance(error, RuntimeError) and not isinstance(error, others) and not _lacks_memory(error):
+            raise
         if not silent:
-            typer.echo(f"error: {clean(_shortened(str(error)))}", err=True)
+            typer.echo(f"error: {clean(_shortened(str(error) + _remedy(error)))}", err=True)
         raise typer.Exit(code) from error
+
+
+def _remedy(error: Exception) -> str:
+    """Return what to do about an error that comes from the system as it is, after what it says."""
+    if _lacks_memory(error):
+        return "; memory is missing: take a smaller group.batch_size or network, or fewer --workers or --jobs"
+    if not isinstance(error, OSError) or error.errno is None or error.strerror != os.strerror(error.errno):
+        return ""
+    return f"; {_REMEDIES[error.errno]}" if error.errno in _REMEDIES else ""
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether memory was missing; torch says so by a RuntimeError, on the CPU by its text alone."""
+    is_told = "allocate memory" in str(error) or type(error).__name__ == "OutOfMemoryError"
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and is_told)
 
 
 def _shortened(text: str) -> str:

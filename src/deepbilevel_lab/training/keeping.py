@@ -8,12 +8,13 @@ import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from deepbilevel_lab.records import Row, RunRecord, Status, to_json
+from deepbilevel_lab.records import RunRecord, Status
 from deepbilevel_lab.replacement import remove_leftovers, write_text
 from deepbilevel_lab.specs import to_plain
 from deepbilevel_lab.training.checkpoints import Checkpoints
+from deepbilevel_lab.training.events import Events
 from deepbilevel_lab.training.folder import RunFolder
 from deepbilevel_lab.training.inputs import encoding_of
 from deepbilevel_lab.training.loop import TrainingLoop
@@ -22,9 +23,6 @@ from deepbilevel_lab.training.model_file import save_model
 from deepbilevel_lab.training.record import make_record
 from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_lab.training.step_log import write_steps
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard.writer import SummaryWriter
 
 
 class NoKeeper:
@@ -67,15 +65,14 @@ class Keeper(NoKeeper):
         folder: of the run, and locked.
         spec: the run.
         data_dir: where published data sets lie.
-        on_damaged: told about every checkpoint that is passed over, and why.
+        say: is told what a person should know, a checkpoint that is passed over for instance.
     """
 
-    def __init__(
-        self, folder: RunFolder, spec: RunSpec, data_dir: Path, on_damaged: Callable[[Path, str], None]
-    ) -> None:
+    def __init__(self, folder: RunFolder, spec: RunSpec, data_dir: Path, say: Callable[[str], None]) -> None:
         self._folder = folder
         self._data_dir = data_dir
-        self._checkpoints = Checkpoints(folder.checkpoints, on_damaged=on_damaged)
+        self._say = say
+        self._checkpoints = Checkpoints(folder.checkpoints, on_damaged=self._tell_damaged)
         self._events: Events | None = None
         remove_leftovers(folder.path)
         remove_leftovers(folder.steps)
@@ -91,7 +88,7 @@ class Keeper(NoKeeper):
     def begin(self, loop: TrainingLoop) -> None:
         """Write the record and the events so far."""
         self._record(loop, "running")
-        self._events = Events(self._folder.events, loop.history)
+        self._events = Events(self._folder.events, loop.history, self._say)
 
     def save(self, loop: TrainingLoop) -> None:
         """Write a checkpoint, whole or not at all."""
@@ -109,8 +106,8 @@ class Keeper(NoKeeper):
         self._events.add(loop.history[-1])
 
     def note_end(self, loop: TrainingLoop, status: Status, error: str | None = None) -> None:
-        """Write the record, if the disk lets us."""
-        with contextlib.suppress(OSError):
+        """Write the record, if disk and memory let us."""
+        with contextlib.suppress(OSError, MemoryError):
             self._record(loop, status, error)
 
     def finish(self, loop: TrainingLoop) -> RunRecord:
@@ -133,35 +130,5 @@ class Keeper(NoKeeper):
     def _record(self, loop: TrainingLoop, status: Status, error: str | None = None) -> None:
         self._folder.write_record(make_record(loop, status, self._data_dir, error=error))
 
-
-class Events:
-    """Writes the history of a run for TensorBoard; does nothing where TensorBoard is not installed.
-
-    Killed processes leave rows in their files that the continued run will have again; therefore the old files go.
-    """
-
-    def __init__(self, folder: Path, history: list[Row]) -> None:
-        self._writer: SummaryWriter | None = None
-        try:
-            from torch.utils import tensorboard
-        except ImportError:
-            return
-        for old in folder.glob("events.out.tfevents.*"):
-            old.unlink()
-        self._writer = tensorboard.SummaryWriter(str(folder))
-        for row in history:
-            self.add(row)
-
-    def add(self, row: Row) -> None:
-        """Write one epoch."""
-        if self._writer is None:
-            return
-        for name, value in to_json(row).items():
-            if name != "epoch":
-                self._writer.add_scalar(name, value, row.epoch)
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Finish the file."""
-        if self._writer is not None:
-            self._writer.close()
+    def _tell_damaged(self, path: Path, reason: str) -> None:
+        self._say(f"{path} is damaged ({reason}) and passed over; the checkpoint before it is used")

@@ -1,7 +1,7 @@
 """A run from its spec to its results, through kills, interruptions and full disks; in one process or in several."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -135,7 +135,7 @@ def train(
             stack.enter_context(folder.locked())
             if (record := _finished(folder, listener)) is not None:  # by another process, while this one was built
                 return record
-            keeper = Keeper(folder, spec, data_dir, _tell_damaged(listener))
+            keeper = Keeper(folder, spec, data_dir, listener.message)
             return None
 
         if (record := processes.ask_first(open_folder)) is not None:
@@ -148,13 +148,6 @@ def _finished(folder: RunFolder, listener: Listener) -> RunRecord | None:
         return None
     listener.message(f"{folder.path} is finished; nothing to do")
     return folder.read_record()
-
-
-def _tell_damaged(listener: Listener) -> Callable[[Path, str], None]:
-    def tell(path: Path, reason: str) -> None:
-        listener.message(f"{path} is damaged ({reason}) and passed over; the checkpoint before it is used")
-
-    return tell
 
 
 class _Run:
