@@ -1,6 +1,5 @@
 """What a person decided about labels, as the page of an audit saves it: accepted, kept, changed or dropped."""
 
-import csv
 from dataclasses import replace
 from os.path import normpath
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import torch
 
 from deepbilevel.checks import choose
+from deepbilevel_lab.data.image_files import read_table
 from deepbilevel_lab.data.image_set import ImagesOnDisk
 from deepbilevel_lab.data.labelled_set import LabelledSet
 from deepbilevel_lab.data.subset import take
@@ -44,15 +44,12 @@ def apply_decisions(data: LabelledSet, table: Path, directory: Path) -> Labelled
     """
     if not table.is_file():
         raise FileNotFoundError(f"labels {table} is not a file; save it on the page of an audit")
-    with table.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        columns = set(reader.fieldnames or ())
-        if not columns.issuperset(_COLUMNS) or not columns & {"index", "path"}:
-            raise ValueError(
-                f"{table} has the columns {', '.join(reader.fieldnames or ()) or 'none'}; it needs decision, new_label "
-                "and index or path, as the page of an audit saves them"
-            )
-        rows = list(reader)
+    columns, rows = read_table(table)
+    if not set(columns).issuperset(_COLUMNS) or not set(columns) & {"index", "path"}:
+        raise ValueError(
+            f"{table} has the columns {', '.join(columns) or 'none'}; it needs decision, new_label and index or path, "
+            "as the page of an audit saves them"
+        )
     places = {normpath(name): place for place, name in enumerate(names_in(data, directory)) if name}
     labels, dropped, seen = data.labels.clone(), set[int](), dict[int, int]()
     for line, row in enumerate(rows, start=2):

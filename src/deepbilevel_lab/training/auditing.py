@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from deepbilevel.audit import LabelAudit
 from deepbilevel_lab.data import LabelledSet
+from deepbilevel_lab.regular_files import read_regular
 from deepbilevel_lab.replacement import replacing
 from deepbilevel_lab.specs import canonical_json, from_plain
 from deepbilevel_lab.training.packing import ENTRY, from_bytes, to_bytes
@@ -111,13 +112,14 @@ class KeptAudit:
 
 def load_audit(path: Path) -> KeptAudit:
     """Read what :meth:`RunAudit.save` wrote."""
+    content = read_regular(path)
     try:
-        entries, tensors = from_bytes(path.read_bytes())
+        entries, tensors = from_bytes(content)
         about = json.loads(entries[ENTRY])
         class_names = tuple(about["class_names"])
         labels, numbers = tensors.pop("labels"), tensors.pop("numbers")
         audit = LabelAudit(labels, num_classes=len(class_names))
         audit.load_state_dict({**tensors, "labels_checksum": about["labels_checksum"]})
-    except (ValueError, KeyError) as error:
+        return KeptAudit(audit, numbers, class_names, from_plain(RunSpec, about["spec"]))
+    except Exception as error:  # a stranger's file can fail anywhere: JSON and its depth, the spec, torch
         raise ValueError(f"{path} is damaged: {error}; put back a copy of it, or train the run again") from error
-    return KeptAudit(audit, numbers, class_names, from_plain(RunSpec, about["spec"]))
