@@ -107,7 +107,8 @@ def test_fetch_downloads_checks_and_unpacks(tmp_path, monkeypatch):
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever).start()
         url = f"http://127.0.0.1:{server.server_port}/set.tar.gz"
-        served = Archive(url, md5=hashlib.md5(archive.read_bytes()).hexdigest())
+        content = archive.read_bytes()
+        served = Archive(url, md5=hashlib.md5(content).hexdigest(), size=len(content))
         release = replace(CIFAR10, archive=served)
         monkeypatch.setitem(DATA_SETS, "cifar10", replace(DATA_SETS["cifar10"], release=release))
         result = CliRunner().invoke(app, ["data", "fetch", "cifar10", "--dir", str(tmp_path / "data")])

@@ -60,7 +60,7 @@ def server():
 
 
 def archive(behaviour, content=CONTENT):
-    return Archive(behaviour.url, md5=hashlib.md5(content).hexdigest())
+    return Archive(behaviour.url, md5=hashlib.md5(content).hexdigest(), size=len(content))
 
 
 def test_a_file_arrives_whole_with_progress(server, tmp_path):
@@ -103,6 +103,15 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(server, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_download_that_is_larger_than_published_is_cut_off(server, tmp_path):
+    server.content = 3 * CONTENT
+    seen = []
+    with pytest.raises(ValueError, match=r"sends more than the [\d,]+ bytes that are published; what came was deleted"):
+        fetch_archive(archive(server), tmp_path, lambda done, total: seen.append(done))
+    assert max(seen) <= len(CONTENT)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_damaged_file_in_place_is_replaced(server, tmp_path):
     (tmp_path / "set.tar.gz").write_bytes(b"damaged")
     assert fetch_archive(archive(server), tmp_path, lambda *_: None).read_bytes() == CONTENT
@@ -113,7 +122,7 @@ def test_a_refusing_or_absent_server_is_named(server, tmp_path):
     with pytest.raises(OSError, match=r"set\.tar\.gz answers 503"):
         fetch_archive(archive(server), tmp_path, lambda *_: None)
     with pytest.raises(OSError, match="could not be fetched"):
-        fetch_archive(Archive("http://127.0.0.1:9/set.tar.gz", "0"), tmp_path, lambda *_: None)
+        fetch_archive(Archive("http://127.0.0.1:9/set.tar.gz", "0", 1), tmp_path, lambda *_: None)
 
 
 def tar_of(path, members):

@@ -44,7 +44,11 @@ class CifarRelease:
 CIFAR10 = CifarRelease(
     name="cifar10",
     folder="cifar-10-batches-py",
-    archive=Archive("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", md5="c58f30108f718f92721af3b95e74349a"),
+    archive=Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        md5="c58f30108f718f92721af3b95e74349a",
+        size=170_498_071,
+    ),
     checksums={
         "data_batch_1": "c99cafc152244af753f735de768cd75f",
         "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -63,7 +67,11 @@ CIFAR10 = CifarRelease(
 CIFAR100 = CifarRelease(
     name="cifar100",
     folder="cifar-100-python",
-    archive=Archive("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz", md5="eb9058c3a382ffc7106e4002c42a8d85"),
+    archive=Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        md5="eb9058c3a382ffc7106e4002c42a8d85",
+        size=169_001_437,
+    ),
     checksums={
         "train": "16019d7e3df5f24257cddd939b257f8d",
         "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",

@@ -24,10 +24,11 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class Archive:
-    """A published tar archive and the MD5 its publisher gives."""
+    """A published tar archive, the MD5 its publisher gives, and its size in bytes."""
 
     url: str
     md5: str
+    size: int
 
     @property
     def file_name(self) -> str:
@@ -42,7 +43,7 @@ def fetch_archive(archive: Archive, directory: Path, progress: Progress) -> Path
         return target
     directory.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
-    _download(archive.url, part, progress)
+    _download(archive, part, progress)
     found = _md5(part)
     if found != archive.md5:
         part.unlink()  # resuming a wrong file would keep it wrong
@@ -76,7 +77,8 @@ def unpack_archive(path: Path, directory: Path, folder: str) -> Path:
     return final
 
 
-def _download(url: str, part: Path, progress: Progress) -> None:
+def _download(archive: Archive, part: Path, progress: Progress) -> None:
+    url = archive.url
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -87,9 +89,17 @@ def _download(url: str, part: Path, progress: Progress) -> None:
             total = None if length is None else have + int(length)
             with part.open("ab" if have else "wb") as file:
                 while chunk := response.read(_CHUNK):
-                    file.write(chunk)
                     have += len(chunk)
+                    if have > archive.size:
+                        break
+                    file.write(chunk)
                     progress(have, total)
+            if have > archive.size:  # without an end, perhaps
+                part.unlink()
+                raise ValueError(
+                    f"{url} sends more than the {archive.size:,} bytes that are published; what came was deleted. Try "
+                    "again; if it repeats, the file on the server has changed"
+                )
             if total is not None and have < total:
                 raise OSError(f"the connection ended after {have} of {total} bytes")
     except urllib.error.HTTPError as error:
