@@ -236,7 +236,7 @@ FLAGS = [
     "group.matched",
 ]
 TEXTS = ["data.name", "data.recipe", "data.path", "data.labels", "data.split", "network.name", "network.weights"]
-TEXTS += ["optimizer.name", "data.test_path", "network.code"]
+TEXTS += ["optimizer.name", "data.content", "data.test_path", "network.code"]
 CHOICES = [
     "device",
     "precision",
