@@ -122,3 +122,45 @@ def test_a_run_under_nohup_goes_on(tmp_path):
         hang_up(process)
         process.communicate()
     assert process.returncode == 0
+
+
+def test_two_sweeps_at_once_share_their_runs(tmp_path):
+    command = [*COMPARE[:-1], "--epochs", "400", "--json", "--out", tmp_path]
+    with start(*command) as first:
+        wait_for_epochs(first, [0, 1])
+        with start(*command) as second:
+            outputs = [process.communicate() for process in (first, second)]
+    for process, (output, errors) in zip((first, second), outputs, strict=True):
+        assert process.returncode == 0, errors
+        assert output.count('"event": "done"') == 2
+    assert "waiting for another process, which trains in" in outputs[1][0]
+    [record] = tmp_path.glob("sweep-*.json")
+    [cell] = json.loads(record.read_text())["cells"]
+    assert [run["status"] for run in cell["runs"]] == ["done", "done"]
+
+
+def test_a_sweep_that_waits_can_be_stopped(tmp_path):
+    with start(*COMPARE, "--out", tmp_path) as first:
+        wait_for_epochs(first, [0, 1])
+        with start(*COMPARE, "--out", tmp_path) as second:
+            while "waiting for another process" not in second.stdout.readline():
+                assert second.poll() is None
+            second.send_signal(signal.SIGTERM)
+            _, errors = second.communicate()
+        assert second.returncode == 130, errors
+        assert first.poll() is None
+        first.send_signal(signal.SIGTERM)
+        first.communicate()
+    assert [run.read_record().status for run in find_runs(tmp_path)] == ["interrupted", "interrupted"]
+
+
+def test_a_run_that_was_killed_after_its_last_epoch_says_so(tmp_path):
+    command = [*TRAIN[:-1], "--epochs", "2", "--json", "--out", tmp_path]
+    with start(*command) as process:
+        process.communicate()
+    [run] = find_runs(tmp_path)
+    run.model_file.unlink()  # as if it had been killed before
+    with start(*command) as process:
+        output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "going on after the last epoch, step" in output

@@ -154,6 +154,7 @@ def train(
         out=out,
         data_dir=data_dir,
         workers=workers,
+        wait=tied,  # two sweeps may have runs in common
         resume=resume or launch.restarts > 0,  # what torchrun starts again is to go on
         save_seconds=save_seconds,
     )

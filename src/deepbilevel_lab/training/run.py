@@ -10,7 +10,7 @@ from deepbilevel_lab.data.own_items import Items
 from deepbilevel_lab.processes import find_processes
 from deepbilevel_lab.records import Row, RunRecord
 from deepbilevel_lab.training.build import Parts, build
-from deepbilevel_lab.training.folder import RunFolder, find_run_on_other_data
+from deepbilevel_lab.training.folder import FolderInUseError, RunFolder, find_run_on_other_data
 from deepbilevel_lab.training.inputs import describe_columns, with_own_data
 from deepbilevel_lab.training.interruption import Interrupted, Interruption
 from deepbilevel_lab.training.keeping import Keeper, NoKeeper
@@ -20,6 +20,7 @@ from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_lab.training.spreading import check_spread
 
 SAVE_SECONDS = 60.0
+_LOOK_SECONDS = 0.5
 
 
 class Listener:
@@ -80,6 +81,7 @@ def train(
     workers: int = 0,
     save_seconds: float = SAVE_SECONDS,
     resume: bool = True,
+    wait: bool = False,
     listener: Listener | None = None,
     data: Items | OwnData | None = None,
 ) -> RunRecord:
@@ -94,6 +96,7 @@ def train(
         workers: processes that decode image files.
         save_seconds: how much work a kill may cost; a checkpoint is also written after every epoch.
         resume: go on with what is there; otherwise it is moved aside first.
+        wait: for another process that is at it, to take its results or go on where it stops.
         listener: is told what happens; of several processes, that of the first.
         data: what to train on where ``spec.data`` is a ``dataset``; see :class:`~deepbilevel_lab.data.OwnData`.
 
@@ -132,7 +135,7 @@ def train(
 
         def open_folder() -> RunRecord | None:
             nonlocal keeper
-            stack.enter_context(folder.locked())
+            stack.enter_context(_wait_for(folder, listener, interruption) if wait else folder.locked())
             if (record := _finished(folder, listener)) is not None:  # by another process, while this one was built
                 return record
             keeper = Keeper(folder, spec, data_dir, listener.message)
@@ -141,6 +144,25 @@ def train(
         if (record := processes.ask_first(open_folder)) is not None:
             return record
         return _Run(parts, folder, keeper, save_seconds, listener).drive(interruption)
+
+
+@contextmanager
+def _wait_for(folder: RunFolder, listener: Listener, interruption: Interruption) -> Generator[None]:
+    """Lock a folder, once whoever is at it has left."""
+    told = False
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(folder.locked())
+                break
+            except FolderInUseError as error:
+                if interruption.requested:
+                    raise Interrupted(f"stopped while another process trained in {folder.path}") from error
+                if not told:
+                    listener.message(f"waiting for another process, which trains in {folder.path}")
+                told = True
+                time.sleep(_LOOK_SECONDS)
+        yield
 
 
 def _finished(folder: RunFolder, listener: Listener) -> RunRecord | None:
@@ -167,7 +189,9 @@ class _Run:
             step, state = latest
             with self._processes.succeeding():
                 self._loop.load_state_dict(state)
-            listener.message(f"going on at epoch {self._loop.epoch + 1}, step {step}")
+            is_over = self._loop.epoch == parts.spec.epochs
+            where = "after the last epoch" if is_over else f"at epoch {self._loop.epoch + 1}"
+            listener.message(f"going on {where}, step {step}")
 
     def drive(self, interruption: Interruption) -> RunRecord:
         loop, keeper = self._loop, self._keeper
