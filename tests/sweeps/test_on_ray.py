@@ -173,6 +173,7 @@ def test_a_killed_or_interrupted_command_leaves_no_run_behind(address, tmp_path)
     assert sorted(status for [status] in statuses(record).values()) == ["interrupted", "interrupted", "missing"]
     for run in find_runs(tmp_path):
         assert run.in_use() is False
+    assert list(tmp_path.glob(".seen-by*")) == []  # that of the killed command neither
 
 
 @on_a_cluster

@@ -7,9 +7,8 @@ command, so its results are those of this machine.
 import logging
 import os
 import secrets
-import uuid
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import deepbilevel_lab
 from deepbilevel_lab.specs import canonical_json
 from deepbilevel_lab.sweeps.local import InFolder, make_news, name_network
+from deepbilevel_lab.sweeps.marks import standing_mark
 from deepbilevel_lab.sweeps.remote_run import Order, RemoteRun
 from deepbilevel_lab.sweeps.tied_command import End
 from deepbilevel_lab.sweeps.trials import News, Trial
@@ -55,7 +55,7 @@ class RayCluster(InFolder):
         super().__init__(out.resolve(), data_dir.resolve(), workers=workers)
         self._address = address or os.environ.get("RAY_ADDRESS") or None
         self._data_dir = str(data_dir.resolve()) if data_dir.exists() else None
-        self._mark = self.out / f".seen-by-all-nodes-{uuid.uuid4().hex}"
+        self._stack = ExitStack()
         self._jobs: list[RayJob] = []
         self._missed: set[tuple[int, int]] = set()
 
@@ -81,8 +81,7 @@ class RayCluster(InFolder):
                 "address when it starts one, HOST:PORT, and the command must be run on a node of it, with the same "
                 "versions of Python and ray"
             ) from error
-        self.out.mkdir(parents=True, exist_ok=True)
-        self._mark.write_text("written by a sweep on Ray while it runs; may be removed after\n", encoding="utf-8")
+        self._mark = self._stack.enter_context(standing_mark(self.out))
         return self
 
     def __exit__(
@@ -93,8 +92,7 @@ class RayCluster(InFolder):
         for job in self._jobs:
             job.thread.join(_JOIN_SECONDS)
         self._ray.shutdown()
-        with suppress(OSError):
-            self._mark.unlink()
+        self._stack.close()
 
     def start(self, trial: Trial, news: "Queue[News]") -> "RayJob":
         """Let Ray find room for it."""
