@@ -105,7 +105,14 @@ def test_any_number_of_processes_equals_one(processes, k):
 
 def run_rows(path, **settings):
     spec = with_value(default_spec("table", path=path, columns=ColumnsSpec("state")), "network.dropout", 0)
-    for key, value in {"epochs": 2, "threads": 1, "device": "cpu", "method": "bilevel", **settings}.items():
+    for key, value in {
+        "epochs": 2,
+        "threads": 1,
+        "device": "cpu",
+        "method": "bilevel",
+        "mixing": None,
+        **settings,
+    }.items():
         spec = with_value(spec, key, value)
     return everything(TrainingLoop(doubled(build(spec, Path()))))
 
@@ -117,7 +124,8 @@ def test_rows_of_a_table_are_dealt_as_images_are(three, tmp_path):
 def run_items(**settings):
     own = OwnData(TensorDataset(torch.arange(120.0).reshape(60, 2) / 120, torch.arange(60) % 2))
     spec = with_value(default_spec("dataset"), "network.dropout", 0)
-    for key, value in {"epochs": 2, "threads": 1, "device": "cpu", "group.batch_size": 3, **settings}.items():
+    settings = {"group.batch_size": 3, "method": "bilevel", "mixing": None, **settings}
+    for key, value in {"epochs": 2, "threads": 1, "device": "cpu", **settings}.items():
         spec = with_value(spec, key, value)
     spec, sets = with_own_data(spec, own)
     return everything(TrainingLoop(doubled(build(spec, Path(), own=sets))))

@@ -15,11 +15,12 @@ from deepbilevel_lab.training.inputs import with_own_data
 from tests.cli.trained import run_in_process
 
 QUICK = {"epochs": 2, "threads": 1, "device": "cpu", "group.num_batches": 2, "group.batch_size": 8}
+BILEVEL = {"method": "bilevel", "mixing": None}
 
 
 def make_spec(network="mlp", **settings):
     spec = default_spec("dataset", network)
-    for key, value in {**QUICK, **settings}.items():
+    for key, value in {**BILEVEL, **QUICK, **settings}.items():
         spec = with_value(spec, key, value)
     return spec
 
