@@ -61,6 +61,12 @@ def test_a_sampler_that_is_gone_is_not_looked_at():
     assert warned(lambda: run(DataLoader(dataset, batch_size=3), model, step, sgd(model))) == []
 
 
+def test_rules_that_need_no_matching_take_any_sampler():
+    dataset, labels, model, step = make(num_batches=8, make_step=CrossValidated)
+    loader = DataLoader(dataset, batch_sampler=MatchedGroups(labels, num_batches=K, batch_size=3, seed=0))
+    assert warned(lambda: run(loader, model, step, sgd(model))) == []
+
+
 def test_unmatched_labels_are_refused_and_the_group_stays():
     dataset, _labels, model, step = make()
     x, y = dataset.tensors
