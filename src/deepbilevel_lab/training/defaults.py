@@ -20,7 +20,15 @@ from deepbilevel_lab.networks.named_code import TIMM, TRANSFORMERS, name_code
 from deepbilevel_lab.networks.timm_networks import usual_side
 from deepbilevel_lab.specs import from_plain
 from deepbilevel_lab.training.optimizers import OptimizerSpec
-from deepbilevel_lab.training.own_data import REMEDY, Reasons, choose_schedule, choose_side, fit_groups, look_at
+from deepbilevel_lab.training.own_data import (
+    REMEDY,
+    REMEDY_REASON,
+    Reasons,
+    choose_schedule,
+    choose_side,
+    fit_groups,
+    look_at,
+)
 from deepbilevel_lab.training.schedules import Constant, Cosine, Exponential, Linear, Phases, Steps
 from deepbilevel_lab.training.spec import Device, GroupSpec, RunSpec
 
@@ -53,7 +61,6 @@ _FOR_NETWORK: dict[str, dict[str, Any]] = {
 _FOR_DATA: dict[str, dict[str, Any]] = {
     "voc2007": {"schedule": Linear(), "epochs": 1000, "group": GroupSpec(num_batches=4, batch_size=16)},
 }
-_WHY_MIXING = "meets wrong labels at the price of SGD, and harms no clean ones"
 _RECIPES = {
     "digit_cnn": "none",
     "cifarnet": "cifarnet",
@@ -112,10 +119,10 @@ def explained_default(
         images |= {"view": "random-area", "recipe": "imagenet"}
         schedule = choose_schedule(found)
         settings |= {**schedule.settings, **REMEDY}
-        reasons |= {**schedule.reasons, "mixing": _WHY_MIXING}
+        reasons |= {**schedule.reasons, "mixing": REMEDY_REASON}
     elif entry.holds != "images":
         settings |= REMEDY
-        reasons["mixing"] = _WHY_MIXING
+        reasons["mixing"] = REMEDY_REASON
     spec = from_plain(RunSpec, {"data": images, "network": chosen, **settings})
     return replace(spec, device=best_device(), threads=usual_threads()), reasons
 

@@ -23,6 +23,7 @@ Of the methods that end highest in docs/results.md (mixup, ELR, GCE), mixup is t
 ruins, with wrong labels and without; it costs what SGD costs. See docs/photographs.md for the same on photographs, and
 docs/tables.md for tables and text.
 """
+REMEDY_REASON = "meets wrong labels at the price of SGD, at any usual learning rate; if labels are right: --method sgd"
 
 _SIDES = ((96, 64), (192, 128))  # up to that shorter side of the images, the network sees so many pixels
 _LARGE_SIDE, _LARGE_NUMBER = 224, 5_000
