@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deepbilevel_lab.specs import from_plain
+from deepbilevel_lab.specs import from_plain, with_value
 from deepbilevel_lab.training import RunSpec, default_spec, load_spec
 from deepbilevel_lab.training.own_data import group_size
 from tests.cli.trained import run_in_process, write_colours, write_picture
@@ -93,7 +93,10 @@ def test_a_dry_run_says_why_in_comments_and_is_the_same_run(photos, tmp_path):
     for key in ("network", "network.side", "epochs", "schedule", "mixing", "group"):
         assert any(line.startswith(f"# {key}: ") for line in comments), key
     (tmp_path / "run.toml").write_text(printed)
-    assert load_spec(tmp_path / "run.toml") == spec_of("--data", photos) == default_spec("folder", path=str(photos))
+    named = spec_of("--data", photos)
+    assert load_spec(tmp_path / "run.toml") == named
+    # The command adds the fingerprint of the images, and nothing else.
+    assert with_value(default_spec("folder", path=str(photos)), "data.content", named.data.content) == named
     given = run_in_process("train", "--data", photos, "--epochs", 3, "--dry-run").stdout
     assert "# epochs:" not in given  # who gave it knows why
 
