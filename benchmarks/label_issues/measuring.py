@@ -34,11 +34,11 @@ _REPORTED: Mapping[str, str] = {
 }
 _RETRAINED: Mapping[str, str] = {
     "as given": "all labels as given",
-    "elr dropped": "audit under ELR: flagged dropped",
-    "elr corrected": "audit under ELR: flagged corrected",
-    "cross-validated dropped": "audit under the cross-validated gradient: flagged dropped",
-    "cross-validated corrected": "audit under the cross-validated gradient: flagged corrected",
-    "cleanlab dropped": "cleanlab: flagged dropped",
+    "sgd dropped": "audit under SGD: the most suspicious dropped",
+    "sgd corrected": "audit under SGD: the most suspicious corrected",
+    "elr dropped": "audit under ELR: dropped",
+    "elr corrected": "audit under ELR: corrected",
+    "cleanlab dropped": "cleanlab: dropped",
 }
 
 
@@ -89,21 +89,20 @@ def measure(suspicion: npt.NDArray[np.float64], wrong: npt.NDArray[np.bool_]) ->
     """Return how well a ranking finds wrong labels; ``missed`` when as many are flagged as there are wrong ones."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    flagged = np.argsort(-suspicion, kind="stable")[: wrong.sum()]
     return {
         "auroc": float(roc_auc_score(wrong, suspicion)),
         "average_precision": float(average_precision_score(wrong, suspicion)),
-        "missed": float(1 - wrong[flagged].mean()),
+        "missed": float(1 - wrong[_worst(suspicion, wrong)].mean()),
     }
 
 
 def run(setting: Setting, seed: int) -> dict[str, object]:
-    """Rank the labels of a setting in all ways, then train plain SGD on what is left."""
+    """Rank the labels of a setting in all ways, then train plain SGD without as many as are wrong, and corrected."""
     task, given, truth = load(setting, seed)
     wrong = (given != truth).numpy()
     rankings: dict[str, dict[str, float]] = {}
     accuracies: dict[str, float] = {}
-    flagged: dict[str, dict[str, float]] = {}
+    flagged: dict[str, dict[str, float | None]] = {}
     for way in WAYS:
         trained = fit(task, given, seed=seed, way=way)
         for score in SCORES:
@@ -113,38 +112,46 @@ def run(setting: Setting, seed: int) -> dict[str, object]:
         flagged[way] = _flagged(issues, wrong)
         if way == "sgd":
             accuracies["as given"] = accuracy(trained.network, task)
+        if way == "cross-validated":
             continue
-        keep, corrected = _without(issues, len(given)), _corrected(issues, given)
-        accuracies[f"{way} dropped"] = accuracy(fit(task, given, seed=seed, rows=keep).network, task)
+        worst = _worst(_suspicion(trained.audit, "contrast"), wrong)
+        corrected = given.clone()
+        corrected[worst] = torch.from_numpy(_others(trained.audit, given)[worst])
+        accuracies[f"{way} dropped"] = accuracy(fit(task, given, seed=seed, rows=_rest(worst, given)).network, task)
         accuracies[f"{way} corrected"] = accuracy(fit(task, corrected, seed=seed).network, task)
     suspicion, is_issue = _cleanlab(task, given, seed)
     rankings["cleanlab"] = measure(suspicion, wrong)
     flagged["cleanlab"] = {"share": float(is_issue.mean()), "right": float(wrong[is_issue].mean())}
-    keep = torch.from_numpy(np.flatnonzero(~is_issue))
-    accuracies["cleanlab dropped"] = accuracy(fit(task, given, seed=seed, rows=keep).network, task)
+    rest = _rest(_worst(suspicion, wrong), given)
+    accuracies["cleanlab dropped"] = accuracy(fit(task, given, seed=seed, rows=rest).network, task)
     return {"wrong": float(wrong.mean()), "rankings": rankings, "flagged": flagged, "accuracies": accuracies}
+
+
+def _worst(suspicion: npt.NDArray[np.float64], wrong: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return the most suspicious labels, as many as are wrong."""
+    return np.argsort(-suspicion, kind="stable")[: wrong.sum()]
+
+
+def _rest(dropped: npt.NDArray[np.int64], given: Tensor) -> Tensor:
+    return torch.from_numpy(np.setdiff1d(np.arange(len(given)), dropped))
+
+
+def _others(audit: LabelAudit, given: Tensor) -> npt.NDArray[np.int64]:
+    """Return for every sample the class with the highest mean probability among those that it was not given."""
+    likely = np.nan_to_num(audit.pred_probs())
+    likely[np.arange(len(given)), given.numpy()] = -1
+    return likely.argmax(axis=1)
 
 
 def _suspicion(audit: LabelAudit, score: str) -> npt.NDArray[np.float64]:
     return -np.nan_to_num(audit.scores(score))  # pyright: ignore[reportArgumentType]
 
 
-def _flagged(issues: Issues, wrong: npt.NDArray[np.bool_]) -> dict[str, float]:
+def _flagged(issues: Issues, wrong: npt.NDArray[np.bool_]) -> dict[str, float | None]:
     chosen = issues.index[issues.is_label_issue]
-    right = float(wrong[chosen].mean()) if len(chosen) else 1.0
-    return {"share": len(chosen) / len(wrong), "right": right, "noise_rate": issues.noise_rate.estimate or 0.0}
-
-
-def _without(issues: Issues, count: int) -> Tensor:
-    kept = np.setdiff1d(np.arange(count), issues.index[issues.is_label_issue])
-    return torch.from_numpy(kept)
-
-
-def _corrected(issues: Issues, given: Tensor) -> Tensor:
-    labels = given.clone()
-    chosen = issues.is_label_issue
-    labels[torch.from_numpy(issues.index[chosen])] = torch.from_numpy(issues.predicted_label[chosen])
-    return labels
+    right = float(wrong[chosen].mean()) if len(chosen) else None
+    rate = issues.noise_rate.estimate if issues.noise_rate.told_apart else None
+    return {"share": len(chosen) / len(wrong), "right": right, "noise_rate": rate}
 
 
 def _cleanlab(task: Task, given: Tensor, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:

@@ -171,9 +171,9 @@ def test_images_that_do_not_fit_are_refused(digits_run, colour_run, tmp_path):
     result = run_in_process("evaluate", digits_run, "--data", tmp_path)
     assert result.exit_code == 1
     assert "among the network's: cat" in result.stderr
-    result = run_in_process("evaluate", colour_run, "--crops", 3)
+    result = run_in_process("evaluate", digits_run, "--crops", 3)
     assert result.exit_code == 1
-    assert "test_crops 3" in result.stderr
+    assert "--crops 3 is for image files" in result.stderr
 
 
 def test_a_record_that_says_otherwise_is_told(digits_run, tmp_path):

@@ -113,7 +113,7 @@ def test_a_run_trains_on_what_was_decided(tmp_path):
     done = run_in_process("train", *options, "--out", tmp_path / "runs")
     assert done.exit_code == 0, done.output
     (run,) = (tmp_path / "runs").iterdir()
-    assert run.name.startswith("folder-corrected-cifarnet-sgd-")
+    assert run.name.startswith("folder-corrected-small-resnet-sgd-")
     spec = make_spec("folder", path=str(photos), **{"data.labels": table, "data.limit": None, "data.test_limit": None})
     sets = load_sets(spec.data, tmp_path, noise=None, seed=0)
     labels = {

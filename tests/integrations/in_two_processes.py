@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 import torch
+
+# Before there is a process group: loaded later, it keeps the group's threads alive, and a process that ends beside
+# them may abort.
+import torch.distributed.nn
 from torch import distributed as dist
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -57,3 +61,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     ours = globals()[f"by_{trainer}"](spread, folder)
     torch.save((ours, plain_loop(spread=spread)), Path(folder) / f"rank{dist.get_rank()}")
+    dist.destroy_process_group()

@@ -33,7 +33,7 @@ from deepbilevel_lab.training.spec_files import load_spec, save_spec
 from tests.losses.tasks import PURE_LOSSES
 
 INCEPTIONS = ("inception", "inception_half", "inception_zhang")
-LARGE, SMALL = {"alexnet", "resnet50"}, {"cifarnet", *INCEPTIONS, "preact_resnet8", "preact_resnet18"}
+LARGE, SMALL = {"alexnet", "resnet50"}, {"cifarnet", *INCEPTIONS, "preact_resnet8", "preact_resnet18", "small_resnet"}
 POSSIBLE = {
     "digits": {"digit_cnn", "mlp"},
     "cifar10": SMALL,
@@ -95,13 +95,16 @@ def test_defaults_are_the_papers():
         "preact_resnet18": (0.1, Steps((0.5, 0.75), 0.1), 200),
         "alexnet": (0.01, Phases(5, 250.0), 90),
         "resnet50": (0.001, Steps((0.5,), 0.1), 10),
+        "small_resnet": (0.05, Cosine(0.05), 100),
     }
     voc = made("voc2007", "alexnet")
     assert (voc.schedule, voc.epochs, voc.data.view, voc.data.test_crops) == (Linear(), 1000, "random-area", 10)
     assert made("voc2007", "cifarnet").data.test_crops == 1  # crops of thumbnails are all the same
     assert made("cifar100", "preact_resnet18").data.recipe == "preact-cifar100"
-    assert {spec.method for spec in found.values()} == {BilevelRule()}
+    published = {network: made(data, network) for data, network in POSSIBLE_PAIRS if not DATA_SETS[data].own}
+    assert {spec.method for spec in published.values()} == {BilevelRule()}
     usual = {"digits": "digit_cnn", "voc2007": "alexnet", "imagenet": "alexnet", "clothing1m": "resnet50"}
+    usual |= {"folder": "small_resnet", "csv": "small_resnet"}
     for data in IMAGES:
         assert default_spec(data, path="images").network.name == usual.get(data, "cifarnet")
 

@@ -11,7 +11,7 @@ import typer.main
 from typer.core import TyperCommand
 
 _SUMMARIES = {
-    "demo": "Compare SGD, a control and bilevel on digits of which half the labels are wrong.",
+    "demo": "Compare five methods on digits of which half the labels are wrong.",
     "train": "Train a network; the same command goes on where it was stopped or killed.",
     "compare": "Train several methods with the same images, visits and initial weights; the same command goes on.",
     "recommend": "Find out what to train with: short trials, judged on noisy labels that are set aside.",

@@ -62,7 +62,7 @@ def audit(
     pretrained: PretrainedOption = False,
     freeze: FreezeOption = False,
     method: Annotated[str | None, typer.Option(help="A rule, as of `train`; sgd unless told.")] = None,
-    loss: Annotated[str | None, typer.Option(help="A loss, as of `train`; early-learning unless told.")] = None,
+    loss: Annotated[str | None, typer.Option(help="A loss, as of `train`; cross-entropy unless told.")] = None,
     labels: Annotated[str | None, typer.Option(help="Other labels, as of `train`.")] = None,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong to try it out, as in uniform:0.2.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the images.")] = None,
@@ -114,8 +114,8 @@ def audit(
     with errors_as_messages(WRONG_USAGE, silent=not launch.is_first):
         _check_place(place)
         given = {"audit": True, "group.on_rare": "repeat", **given}
-        if method is None and loss is None and not _has_several_labels(place):
-            given |= {"method": "sgd", "loss": "early-learning"}  # finds most: docs/auditing.md
+        if method is None:
+            given["method"] = "sgd"  # finds most: docs/auditing.md
         columns = read_columns_spec(target, text, ignore)
         resolved = resolve(place, data_dir, network, None, given, settings or [], columns=columns, plain=True)
         spec = resolved.spec
@@ -127,12 +127,6 @@ def audit(
     run_and_watch(spec, launch, quiet=quiet, out=runs, data_dir=data_dir, workers=workers)
     with errors_as_messages():
         _report(RunFolder.of(spec, runs), data_dir, out, show, open_page=open_page)
-
-
-def _has_several_labels(place: str) -> bool:
-    from deepbilevel_lab.data import DATA_SETS
-
-    return place in DATA_SETS and DATA_SETS[place].multi_label
 
 
 def _check_place(place: str) -> None:

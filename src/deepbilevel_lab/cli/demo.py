@@ -22,7 +22,9 @@ def demo(
     jobs: Annotated[int, typer.Option(min=0, help="Runs side by side; 0: one per processor core.")] = 0,
     out: Annotated[Path, typer.Option(help="The folder of runs, of the record and of the picture.")] = Path("demo"),
 ) -> None:
-    """Compare SGD, a control, the paper's rule, ours, and another method on digits of which half the labels are wrong.
+    """Compare five methods on digits of which half the labels are wrong.
+
+    They are SGD, the paper's rule and its control, our own rule, and the best method of others.
 
     Run it again and it resumes; finished runs are not repeated. Example: deepbilevel demo --seeds 1 --epochs 10
     """

@@ -62,9 +62,8 @@ def resolve(
     from deepbilevel_lab.training.own_data import fit_groups, without_remedy
 
     if spec_file is not None:
-        spec = _read_spec(spec_file, text)
-        is_named_again = network is None or needs_naming(spec.network.name)
-        if data is not None or columns is not None or not is_named_again:
+        spec = None if data is not None or columns is not None else _read_spec(spec_file, text)
+        if spec is None or (network is not None and not needs_naming(spec.network.name)):
             raise ValueError("--spec already says which data and network; change them in the file, or with --set")
         if network is not None:
             name_code(network)

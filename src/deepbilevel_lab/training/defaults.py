@@ -118,9 +118,12 @@ def explained_default(
         reasons["data.view"] = "a random box of 30 to 100 % of the image, maybe mirrored; in evaluation the middle"
         images |= {"view": "random-area", "recipe": "imagenet"}
         schedule = choose_schedule(found)
-        settings |= {**schedule.settings, **REMEDY}
-        reasons |= {**schedule.reasons, "mixing": REMEDY_REASON}
-    elif entry.holds != "images":
+        settings |= schedule.settings
+        reasons |= schedule.reasons
+    elif takes_any_side and entry.image_shape is not None and entry.image_shape[0] == 3:
+        chosen["side"] = entry.image_shape[1]
+        settings |= choose_schedule("they are published").settings
+    if entry.own and (entry.holds != "images" or "side" in chosen):
         settings |= REMEDY
         reasons["mixing"] = REMEDY_REASON
     spec = from_plain(RunSpec, {"data": images, "network": chosen, **settings})
