@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from deepbilevel_lab.advice.candidates import BASELINE, CANDIDATES
 from deepbilevel_lab.advice.evidence import Floats, Interval, paired_difference
 
+_MOST_NOISE = 80  # percent; a network that disagrees with more labels has learned too little to be asked
 SURE = 0.8
 """How probable a lead must be before it is followed. Plain training costs nothing to try, so a weak lead is left alone;
 a lead that is probable, if not certain, is worth following, since the other choice is more often the wrong one."""
@@ -80,17 +81,20 @@ class Verdict:
                     CANDIDATES[name].words.removesuffix(" with weight averaging") for name in self.tied
                 )
                 text += f" These images cannot tell it from {names}; it did better in our measurements."
-        if self.noise is not None:
+        if self.noise is not None and self.noise.value < _MOST_NOISE:
+            # What the network has not learned looks like a wrong label to it.
             noise = self.noise
-            text += f" About {noise.value:.0f} % of the labels seem wrong ({noise.low:.0f} to {noise.high:.0f} %)."
+            text += (
+                f" At most about {noise.value:.0f} % of the labels are wrong ({noise.low:.0f} to {noise.high:.0f} %)."
+            )
         return text
 
     def _on_right_labels(self) -> str:
         """Return what the gain is worth, if wrong labels are predicted by nobody."""
         assert self.gain is not None
-        if self.noise is None or not 5 < self.noise.value < 80:
+        if self.noise is None or not 5 < self.noise.value < _MOST_NOISE:
             return ""
-        return f" (about {self.gain.value / (1 - self.noise.value / 100):.0f} on right ones)"
+        return f" (up to {self.gain.value / (1 - self.noise.value / 100):.0f} on right ones)"
 
 
 def judge(finalists: Sequence[Finalist]) -> Verdict:
