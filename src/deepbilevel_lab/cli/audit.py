@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deepbilevel_lab.cli import options
 from deepbilevel_lab.cli.messages import WRONG_USAGE, errors_as_messages
-from deepbilevel_lab.cli.options import (
-    BatchSizeOption,
-    FreezeOption,
-    LrOption,
-    NetworkOption,
-    NumBatchesOption,
-    PretrainedOption,
-    ValOption,
-    WeightsOption,
-    by_key,
-)
 from deepbilevel_lab.cli.resolving import resolve, tell_notes
 from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
 
@@ -53,23 +43,23 @@ def audit(
             show_default=False,
         ),
     ] = None,
-    val: ValOption = None,
+    val: options.ValOption = None,
     target: TargetOption = None,
     text: TextOption = None,
     ignore: IgnoreOption = None,
-    network: NetworkOption = None,
-    weights: WeightsOption = None,
-    pretrained: PretrainedOption = False,
-    freeze: FreezeOption = False,
+    network: options.NetworkOption = None,
+    weights: options.WeightsOption = None,
+    pretrained: options.PretrainedOption = False,
+    freeze: options.FreezeOption = False,
     method: Annotated[str | None, typer.Option(help="A rule, as of `train`; sgd unless told.")] = None,
     loss: Annotated[str | None, typer.Option(help="A loss, as of `train`; cross-entropy unless told.")] = None,
     labels: Annotated[str | None, typer.Option(help="Other labels, as of `train`.")] = None,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong to try it out, as in uniform:0.2.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
-    batch_size: BatchSizeOption = None,
-    num_batches: NumBatchesOption = None,
-    lr: LrOption = None,
+    batch_size: options.BatchSizeOption = None,
+    num_batches: options.NumBatchesOption = None,
+    lr: options.LrOption = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of the run; half the cores (4 at most) unless told.")
@@ -91,7 +81,7 @@ def audit(
 
     given = {"method": method, "loss": loss, "noise": noise, "epochs": epochs, "data.labels": labels}
     given |= {"data.limit": limit, "seed": seed, "threads": threads}
-    given |= by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
+    given |= options.by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
     in_environment = os.environ.get("DEEPBILEVEL_DATA")
     folder = RunFolder(Path(place))
     if folder.spec_file.is_file() and folder.record_file.is_file():

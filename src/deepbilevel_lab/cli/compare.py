@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deepbilevel_lab.cli import options
 from deepbilevel_lab.cli.messages import WRONG_USAGE, errors_as_messages
-from deepbilevel_lab.cli.options import (
-    BatchSizeOption,
-    DataOption,
-    FreezeOption,
-    LrOption,
-    NetworkOption,
-    NumBatchesOption,
-    PretrainedOption,
-    ValOption,
-    WeightsOption,
-    by_key,
-)
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, Place, read_place
 from deepbilevel_lab.cli.resolving import parse_seeds, resolve, split_settings, tell_notes
 from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
@@ -33,18 +22,18 @@ _USUAL_METHODS = "sgd,uniform,random,bilevel,cross-validated"
 
 
 def compare(
-    data: DataOption = None,
-    val: ValOption = None,
+    data: options.DataOption = None,
+    val: options.ValOption = None,
     data_dir: Annotated[
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
     target: TargetOption = None,
     text: TextOption = None,
     ignore: IgnoreOption = None,
-    network: NetworkOption = None,
-    weights: WeightsOption = None,
-    pretrained: PretrainedOption = False,
-    freeze: FreezeOption = False,
+    network: options.NetworkOption = None,
+    weights: options.WeightsOption = None,
+    pretrained: options.PretrainedOption = False,
+    freeze: options.FreezeOption = False,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
     methods: Annotated[
         str, typer.Option(help="Names of --list, as in sgd,bilevel+mixup,bilevel[method.mu=0.1],controls.")
@@ -61,9 +50,9 @@ def compare(
     on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
-    batch_size: BatchSizeOption = None,
-    num_batches: NumBatchesOption = None,
-    lr: LrOption = None,
+    batch_size: options.BatchSizeOption = None,
+    num_batches: options.NumBatchesOption = None,
+    lr: options.LrOption = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of a run; half the cores (4 at most) unless told.")
     ] = None,
@@ -106,7 +95,7 @@ def compare(
         place = read_place(on)
         wanted, numbers = read_methods(methods), parse_seeds(seeds)
         given = {"noise": noise, "epochs": epochs, "data.limit": limit, "threads": threads}
-        given |= by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
+        given |= options.by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
         grid = None if tune is None else read_grid(tune)
         base = resolve(
             *(data, data_dir, network, spec_file, given, settings or []),

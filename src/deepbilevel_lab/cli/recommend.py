@@ -10,19 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deepbilevel_lab.cli import options
 from deepbilevel_lab.cli.messages import INTERRUPTED, WRONG_USAGE, errors_as_messages
-from deepbilevel_lab.cli.options import (
-    BatchSizeOption,
-    DataOption,
-    FreezeOption,
-    LrOption,
-    NetworkOption,
-    NumBatchesOption,
-    PretrainedOption,
-    ValOption,
-    WeightsOption,
-    by_key,
-)
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, read_place
 from deepbilevel_lab.cli.resolving import resolve
 from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
@@ -36,27 +25,27 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def recommend(
-    data: DataOption = None,
-    val: ValOption = None,
+    data: options.DataOption = None,
+    val: options.ValOption = None,
     data_dir: Annotated[
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
     target: TargetOption = None,
     text: TextOption = None,
     ignore: IgnoreOption = None,
-    network: NetworkOption = None,
-    weights: WeightsOption = None,
-    pretrained: PretrainedOption = False,
-    freeze: FreezeOption = False,
+    network: options.NetworkOption = None,
+    weights: options.WeightsOption = None,
+    pretrained: options.PretrainedOption = False,
+    freeze: options.FreezeOption = False,
     budget: Annotated[str, typer.Option(help="Time for all trials together, as in 30m, 2h or 90s.")] = "30m",
     noise: Annotated[
         str | None, typer.Option(help="Make labels wrong first, to try it out, as in uniform:0.5.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of the longest trials, at the most.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Use that many images only.")] = None,
-    batch_size: BatchSizeOption = None,
-    num_batches: NumBatchesOption = None,
-    lr: LrOption = None,
+    batch_size: options.BatchSizeOption = None,
+    num_batches: options.NumBatchesOption = None,
+    lr: options.LrOption = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help=JOBS_HELP)] = None,
     on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
@@ -79,7 +68,7 @@ def recommend(
 
         seconds, place = read_duration(budget), read_place(on)
         given = {"noise": noise, "epochs": epochs, "data.limit": limit, "seed": seed, "threads": threads}
-        given |= by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
+        given |= options.by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
         base = resolve(
             *(data, data_dir, network, None, given, settings or []),
             columns=read_columns_spec(target, text, ignore),

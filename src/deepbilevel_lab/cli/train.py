@@ -10,19 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepbilevel_lab.cli import options
 from deepbilevel_lab.cli.messages import FAILED, INTERRUPTED, WRONG_USAGE, errors_as_messages, last_words
-from deepbilevel_lab.cli.options import (
-    BatchSizeOption,
-    DataOption,
-    FreezeOption,
-    LrOption,
-    NetworkOption,
-    NumBatchesOption,
-    PretrainedOption,
-    ValOption,
-    WeightsOption,
-    by_key,
-)
 from deepbilevel_lab.cli.resolving import parse_seeds, resolve, tell_notes
 from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
 from deepbilevel_lab.cli.tie import read_spec_and_watch
@@ -34,18 +23,18 @@ if TYPE_CHECKING:
 
 
 def train(
-    data: DataOption = None,
-    val: ValOption = None,
+    data: options.DataOption = None,
+    val: options.ValOption = None,
     data_dir: Annotated[
         Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
     ] = Path("data"),
     target: TargetOption = None,
     text: TextOption = None,
     ignore: IgnoreOption = None,
-    network: NetworkOption = None,
-    weights: WeightsOption = None,
-    pretrained: PretrainedOption = False,
-    freeze: FreezeOption = False,
+    network: options.NetworkOption = None,
+    weights: options.WeightsOption = None,
+    pretrained: options.PretrainedOption = False,
+    freeze: options.FreezeOption = False,
     method: Annotated[
         str | None,
         typer.Option(
@@ -71,9 +60,9 @@ def train(
     noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
-    batch_size: BatchSizeOption = None,
-    num_batches: NumBatchesOption = None,
-    lr: LrOption = None,
+    batch_size: options.BatchSizeOption = None,
+    num_batches: options.NumBatchesOption = None,
+    lr: options.LrOption = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Several runs, as in 0-4 or 0,2,5.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many of them side by side.")] = 1,
@@ -117,7 +106,7 @@ def train(
     with errors_as_messages(WRONG_USAGE, silent=not launch.is_first):
         given = {"method": method, "loss": loss, "mixing": mixing, "noise": noise, "epochs": epochs}
         given |= {"data.labels": labels, "data.limit": limit, "threads": threads, "seed": seed}
-        given |= by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
+        given |= options.by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
         resolved = resolve(
             *(data, data_dir, network, spec_file, given, settings or []),
             text=sent,
@@ -184,7 +173,7 @@ def run_and_watch(
     timeout: float = 600.0,
     as_json: bool = False,
     progress_seconds: float | None = None,
-    **options: Any,
+    **arguments: Any,
 ) -> RunRecord:
     """Train in this process, show how it goes, and return the record; the command ends where training does."""
     from deepbilevel_lab.cli import watching
@@ -213,7 +202,7 @@ def run_and_watch(
         try:
             mendable = (DivergedError, FolderInUseError, LostProcessError)
             with errors_as_messages(FAILED, *mendable), launch.joined(spec.device, timeout, (Interrupted,)):
-                return train(spec, listener=listener, **options)
+                return train(spec, listener=listener, **arguments)
         except FailedElsewhereError:
             raise typer.Exit(FAILED) from None
         except (Interrupted, KeyboardInterrupt) as stop:
