@@ -3,6 +3,7 @@
 Arguments: the trainer, what processes share, and a folder.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -62,3 +63,5 @@ if __name__ == "__main__":
     ours = globals()[f"by_{trainer}"](spread, folder)
     torch.save((ours, plain_loop(spread=spread)), Path(folder) / f"rank{dist.get_rank()}")
     dist.destroy_process_group()
+    # What trainers still hold of the group has threads, and a process that ends the usual way beside them may abort.
+    os._exit(0)
