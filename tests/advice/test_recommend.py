@@ -47,7 +47,7 @@ def test_a_clear_lead_is_followed_and_told_with_its_interval():
 def test_without_a_lead_plain_training_is_recommended(num_right):
     verdict = judge([finalist(BASELINE, 100), finalist(GCE, num_right)])
     assert (verdict.name, verdict.gain) == (BASELINE, None)
-    assert "No difference that 200 images set aside can show: use plain SGD with weight averaging" in verdict.to_text()
+    assert "No difference that 200 samples set aside can show: use plain SGD with weight averaging" in verdict.to_text()
 
 
 def test_a_weak_lead_is_left_alone_and_a_probable_one_followed():
@@ -107,7 +107,7 @@ def test_images_with_several_labels_are_refused_with_the_way_out(tmp_path):
 def test_the_command_recommends_keeps_a_record_and_goes_on_without_training_again(tmp_path):
     done = run_command(*COMMAND, "--budget", "10m", "--jobs", "2", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "images set aside" in done.stdout
+    assert "samples set aside" in done.stdout
     assert "deepbilevel train --spec" in done.stdout
     (record,) = tmp_path.glob("sweep-recommend-*.json")
     kept = json.loads(record.read_text())

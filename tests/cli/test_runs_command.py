@@ -116,7 +116,7 @@ def test_show_tells_everything(trained):
     assert "0.02" in shown
     assert f"{record['final']['train_clean']:.2f} on clean labels" in shown
     assert record["environment"]["packages"]["torch"] in shown
-    rows = [line.split("│")[1].strip() for line in shown.splitlines() if line.count("│") == 9]
+    rows = [line.split("│")[1].strip() for line in shown.splitlines() if line.count("│") == 8]
     assert rows == ["1", "2", "3"]
     as_json = json.loads(runs("show", trained[2], "--json").stdout)
     assert as_json["history"] == record["history"]
@@ -128,7 +128,7 @@ def test_a_long_history_is_thinned_and_keeps_its_end(trained, out):
     row = record_of(run)["history"][-1]
     change_record(run, history=[{**row, "epoch": epoch} for epoch in range(1, 101)])
     shown = runs("show", run).stdout
-    epochs = [int(line.split("│")[1]) for line in shown.splitlines() if line.count("│") == 9]
+    epochs = [int(line.split("│")[1]) for line in shown.splitlines() if line.count("│") == 8]
     assert len(epochs) == 25
     assert epochs[-1] == 100
     assert "every 4 epochs of 100" in shown

@@ -44,5 +44,5 @@ def test_a_config_of_something_else_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "nothing"}')
     name = f"transformers:{tmp_path}"
     spec = NetworkSpec(name, side=32, code=name_code(name))
-    with pytest.raises(ValueError, match=r"needs the config\.json of an image classifier"):
+    with pytest.raises(ValueError, match=r"needs the config\.json of a classifier"):
         make_model(spec, 3)

@@ -67,7 +67,7 @@ class Verdict:
         if self.gain is None and self.name != BASELINE:
             text = f"Use {what}, learning rate {self.lr:g}; {base} failed, so there is nothing to compare it with."
         elif self.gain is None:
-            found = f"No difference that {self.num_images} images set aside can show"
+            found = f"No difference that {self.num_images} samples set aside can show"
             text = f"{found}: use {base}, learning rate {self.lr:g}."
         else:
             gain, chance = self.gain, 100 * self.gain.chance_above_zero
@@ -80,7 +80,7 @@ class Verdict:
                 names = " and ".join(
                     CANDIDATES[name].words.removesuffix(" with weight averaging") for name in self.tied
                 )
-                text += f" These images cannot tell it from {names}; it did better in our measurements."
+                text += f" These samples cannot tell it from {names}; it did better in our measurements."
         if self.noise is not None and self.noise.value < _MOST_NOISE:
             # What the network has not learned looks like a wrong label to it.
             noise = self.noise

@@ -177,7 +177,7 @@ def _print_run(entry: "RunEntry") -> None:
         f"{entry.name}  {entry.id}",
         f"folder {entry.folder.path}, written {entry.changed:%Y-%m-%d %H:%M}",
         f"status {entry.status}, epoch {entry.epochs_done} of {record.epochs}, {_count(record.steps)} steps",
-        f"{_count(record.images.train)} training and {_count(record.images.test)} test images, "
+        f"{_count(record.images.train)} training and {_count(record.images.test)} test samples, "
         f"{_count(record.parameters)} parameters",
     ]
     if final is not None and best is not None:
@@ -191,7 +191,7 @@ def _print_run(entry: "RunEntry") -> None:
         )
     taken = {"wall": record.seconds.wall, "cpu": record.seconds.cpu, "training": record.seconds.training}
     seconds = ", ".join(f"{name} {value:,.1f}" for name, value in taken.items() if value is not None)
-    lines.append(f"seconds: {seconds}; {_short(record.samples_per_second)} images a second while training")
+    lines.append(f"seconds: {seconds}; {_short(record.samples_per_second)} samples a second while training")
     for line in lines:
         console.print(clean(line), highlight=False, markup=False, soft_wrap=True)
     settings = _table("setting", "value")
@@ -212,7 +212,9 @@ def _print_history(history: Sequence[Row]) -> None:
 
     if not history:
         return
-    names = [name for name in _HISTORY if any(row.figure(name) is not None for row in history)]
+    # Most methods have no negative weights, and a column of zeros says nothing.
+    empty = {"negative_share": (None, 0.0)}
+    names = [name for name in _HISTORY if any(row.figure(name) not in empty.get(name, (None,)) for row in history)]
     table = _table(*(name.replace("_", " ") for name in names), numbers=slice(0, None))
     every = -(-len(history) // _MOST_ROWS)
     # Counted from the end: the last epoch is always among them.
@@ -253,7 +255,7 @@ def _print_comparison(entries: "list[RunEntry]", keys: list[str], rows: list[dic
         settings = [escape(_setting(row["settings"][key])) for key in keys]
         other = [escape(row[name]) for name in extra]
         table.add_row(escape(entry.id), *settings, *other, *(_short(row[name]) for name in FIGURES))
-    table.caption = "in percent; best was chosen by looking at the test images"
+    table.caption = "in percent; best was chosen by looking at the test samples"
     Console().print(table)
     if not keys and len(rows) > 1:
         typer.echo("these runs do not differ in any setting", err=True)

@@ -218,9 +218,9 @@ def summarize(record: RunRecord, folder: str, *, doubtful: bool = False) -> str:
     best_epoch = "" if record.best is None else f" (epoch {record.best.epoch})"
     trust = ""
     if doubtful:
-        trust = "the images tested on were set aside from yours: their labels are as untrusted as the rest (--val)\n"
+        trust = "what was tested on was set aside from your data: its labels are as untrusted as the rest (--val)\n"
     return (
         f"test {record.metric} {figures['test']} after the last epoch, {figures['best']} at best{best_epoch}\n{trust}"
         f"train {record.metric} {figures['train']} on labels as given{clean}\n"
-        f"{record.samples_per_second or 0:,.0f} images a second; everything is in {folder}"
+        f"{record.samples_per_second or 0:,.0f} samples a second; everything is in {folder}"
     )

@@ -23,8 +23,8 @@ def describe_row(row: Row) -> str:
     """Return an epoch in one line."""
     loss = "-" if row.loss is None else f"{row.loss:.3f}"
     parts = [f"loss {loss}"]
-    if row.weight_p50 is not None:  # of methods that weigh by agreement
-        parts.append(f"negative weights {100 * (row.negative_share or 0.0):.1f} %")
+    if row.negative_share:  # most methods have none
+        parts.append(f"negative weights {100 * row.negative_share:.1f} %")
     measured = {"train": row.train, "clean": row.train_clean, "selection": row.selection, "test": row.test}
     parts += [f"{label} {value:.2f}" for label, value in measured.items() if value is not None]
     if row.skipped_batches:
@@ -78,7 +78,7 @@ class Lines(Listener):
         """See :class:`Listener`."""
         if time.monotonic() - self._last > _LINE_SECONDS and loop.report is not None:
             self._last = time.monotonic()
-            what = "groups" if progress.stage == "train" else "images evaluated"
+            what = "groups" if progress.stage == "train" else "evaluated"
             place = f"epoch {progress.epoch + 1}/{self._epochs}, {progress.done:,} of {progress.total:,} {what}"
             self.message(f"{place}  {describe_now(loop)}")
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from deepbilevel_lab.data.labelled_set import LabelledSet
 from deepbilevel_lab.data.table import Columns, Table, to_number
 from deepbilevel_lab.data.text_features import TextColumn
+from deepbilevel_lab.data.text_tokens import TokenColumn, Tokenizer
 from deepbilevel_lab.specs import SpecError, validate
 
 _MOST_CATEGORIES = 100
@@ -122,7 +123,7 @@ class TableEncoding:
     """
 
     target: str
-    columns: tuple[NumberColumn | CategoryColumn | TextColumn, ...]
+    columns: tuple[NumberColumn | CategoryColumn | TextColumn | TokenColumn, ...]
     left_out: Mapping[str, Any]
 
     def __post_init__(self) -> None:
@@ -138,7 +139,7 @@ class TableEncoding:
     @property
     def text(self) -> str | None:
         """The column of text, if it is text that is looked at."""
-        return next((column.name for column in self.columns if isinstance(column, TextColumn)), None)
+        return next((each.name for each in self.columns if isinstance(each, (TextColumn, TokenColumn))), None)
 
     def missing_columns(self, columns: Columns) -> list[str]:
         """Return which columns a table lacks."""
@@ -153,8 +154,11 @@ class TableEncoding:
                 found |= {row: bad[cell] for row, cell in enumerate(columns[column.name]) if cell in bad}
         return found
 
-    def encode(self, table: Table) -> "EncodedRows":
-        """Return the rows as numbers; refuses a table without these columns, or with words in place of numbers."""
+    def encode(self, table: Table, tokenizer: Tokenizer | None = None) -> "EncodedRows":
+        """Return the rows as numbers; refuses a table without these columns, or with words in place of numbers.
+
+        ``tokenizer`` is for text as tokens.
+        """
         if lacking := self.missing_columns(table.columns):
             raise ValueError(
                 f"the table lacks the column {lacking[0]!r}; it needs {_some([each.name for each in self.columns])}"
@@ -165,7 +169,13 @@ class TableEncoding:
         sparse = _find_sparse()
         rows, places, values, start = list[Any](), list[Any](), list[Any](), 0
         for column in self.columns:
-            own_rows, own_places, own_values = column.encode(table.columns[column.name])
+            cells = table.columns[column.name]
+            if isinstance(column, TokenColumn):
+                if tokenizer is None:
+                    raise ValueError(f"column {column.name!r} is text as tokens; its network must have a tokenizer")
+                own_rows, own_places, own_values = column.encode(cells, tokenizer)
+            else:
+                own_rows, own_places, own_values = column.encode(cells)
             rows.append(own_rows)
             places.append(own_places + start)
             values.append(own_values.astype(np.float32))
@@ -199,11 +209,15 @@ class EncodedRows(LabelledSet):
         return torch.from_numpy(self.features[np.asarray(rows)].toarray())
 
 
-def fit_encoding(table: Table) -> TableEncoding:
-    """Find out what the columns are, and how to scale and number their values, from training rows."""
+def fit_encoding(table: Table, tokenizer: Tokenizer | None = None) -> TableEncoding:
+    """Find out what the columns are, and how to scale and number their values, from training rows.
+
+    With a ``tokenizer`` text becomes tokens.
+    """
     spec = table.spec
     if spec.text is not None:
-        text = TextColumn.fit(spec.text, table.columns[spec.text])
+        cells = table.columns[spec.text]
+        text = TextColumn.fit(spec.text, cells) if tokenizer is None else TokenColumn.fit(spec.text, cells, tokenizer)
         return TableEncoding(spec.target, (text,), {})
     columns: list[NumberColumn | CategoryColumn] = []
     left_out: dict[str, str] = {}

@@ -18,6 +18,7 @@ from torch import nn
 
 TIMM, TRANSFORMERS = "timm:", "transformers:"
 _LENGTH = 16
+_TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges*", "special_tokens_map.json", "*.model")
 
 _named: dict[tuple[str, str], str] = {}  # what is called, and the hash of its content -> where the user says it is
 
@@ -39,7 +40,7 @@ def name_code(name: str) -> str | None:
     """
     if not needs_naming(name):
         return None
-    content = hashlib.sha256(_source_file(name).read_bytes()).hexdigest()[:_LENGTH]
+    content = hashlib.sha256(b"".join(file.read_bytes() for file in _source_files(name))).hexdigest()[:_LENGTH]
     _named[_called(name), content] = name
     return content
 
@@ -80,8 +81,20 @@ def _called(name: str) -> str:
     return TRANSFORMERS if name.startswith(TRANSFORMERS) else name.rpartition(":")[2]
 
 
+def _source_files(name: str) -> list[Path]:
+    """Return the files whose content decides what the network is, and how it reads text."""
+    file = _source_file(name)
+    if not name.startswith(TRANSFORMERS):
+        return [file]
+    return [file, *(each for each in tokenizer_files(file.parent) if each != file)]
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """Return the files beside a network of transformers that say how text is cut into tokens."""
+    return sorted({each for pattern in _TOKENIZER_FILES for each in folder.glob(pattern) if each.is_file()})
+
+
 def _source_file(name: str) -> Path:
-    """Return the file whose content decides what the network is."""
     if name.startswith(TRANSFORMERS):
         place = Path(name.removeprefix(TRANSFORMERS))
         file = place / "config.json" if place.is_dir() else place

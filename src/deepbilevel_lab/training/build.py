@@ -30,7 +30,7 @@ from deepbilevel_lab.training.averaging import make_averaged
 from deepbilevel_lab.training.devices import find_device, make_autocast
 from deepbilevel_lab.training.feeding import Batch, Feed
 from deepbilevel_lab.training.group_passes import make_step
-from deepbilevel_lab.training.inputs import input_shape
+from deepbilevel_lab.training.inputs import encoding_of, for_rows, input_shape
 from deepbilevel_lab.training.sets import OtherRuns, encoded, load_sets, needed
 from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_lab.training.streams import seed_streams
@@ -85,13 +85,14 @@ def build(
     """Make everything a run needs; the process's random numbers and threads are set as the spec says."""
     processes = find_processes()
     torch.set_num_threads(processes.threads(spec.threads))
-    sets = encoded(load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs, own=own))
+    sets = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed, runs=runs, own=own)
+    sets = encoded(sets, spec.network)
     train_set = sets.train
     device = find_device(spec.device)
     # A feed wants whole groups, to draw for each of their images whoever prepares it.
     groups = share(_make_groups(spec, train_set), "nothing")
     seed_streams(spec.seed)
-    network = _found_weights(spec.network, data_dir, runs)
+    network = for_rows(_found_weights(spec.network, data_dir, runs), encoding_of(train_set))
     notes: list[str] = []
     model = make_model(network, train_set.num_classes, input_shape(train_set), notes.append).to(device)
     scaler = GradScaler(spec.device) if spec.precision == "float16" else None

@@ -21,6 +21,7 @@ from deepbilevel_lab.networks.timm_networks import usual_side
 from deepbilevel_lab.specs import from_plain
 from deepbilevel_lab.training.optimizers import OptimizerSpec
 from deepbilevel_lab.training.own_data import (
+    FOR_TOKENS,
     REMEDY,
     REMEDY_REASON,
     Reasons,
@@ -123,7 +124,10 @@ def explained_default(
     elif takes_any_side and entry.image_shape is not None and entry.image_shape[0] == 3:
         chosen["side"] = entry.image_shape[1]
         settings |= choose_schedule("they are published").settings
-    if entry.own and (entry.holds != "images" or "side" in chosen):
+    if entry.holds == "rows" and network.startswith(TRANSFORMERS):
+        settings |= FOR_TOKENS.settings
+        reasons |= FOR_TOKENS.reasons
+    elif entry.own and (entry.holds != "images" or "side" in chosen):
         settings |= REMEDY
         reasons["mixing"] = REMEDY_REASON
     spec = from_plain(RunSpec, {"data": images, "network": chosen, **settings})

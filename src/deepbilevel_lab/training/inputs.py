@@ -6,6 +6,8 @@ from deepbilevel_lab.data import LabelledSet, OwnData
 from deepbilevel_lab.data.encoding import EncodedRows, TableEncoding
 from deepbilevel_lab.data.own_items import Items, OwnItems, OwnSets
 from deepbilevel_lab.data.spec import GIVEN
+from deepbilevel_lab.networks.catalog import NetworkSpec
+from deepbilevel_lab.networks.named_code import is_own_code
 from deepbilevel_lab.training.spec import RunSpec
 
 
@@ -39,6 +41,13 @@ def describe_columns(data: LabelledSet) -> str:
     more = f" and {len(encoding.columns) - 20} more" if len(encoding.columns) > 20 else ""
     left_out = "".join(f"; left out: {name} ({why})" for name, why in encoding.left_out.items())
     return f"predicts {encoding.target} from {kinds}{more}{left_out}"
+
+
+def for_rows(network: NetworkSpec, encoding: TableEncoding | None) -> NetworkSpec:
+    """Return the network with what the user's own code has to know of a table: how many numbers a row becomes."""
+    if encoding is None or not is_own_code(network.name):
+        return network
+    return replace(network, arguments={"num_features": encoding.width, **network.arguments})
 
 
 def input_shape(data: LabelledSet) -> tuple[int, ...] | None:

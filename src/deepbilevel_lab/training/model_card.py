@@ -87,7 +87,7 @@ def _doubts(data: DataSpec) -> list[str]:
     if not data.tests_doubtful_labels:
         return []
     return [
-        "The test images were set aside from the same images, and their labels are as untrusted as those trained on: a "
+        "The test samples were set aside from the same data, and their labels are as untrusted as those trained on: a "
         "network that is right where a label is wrong is counted wrong.",
         "",
     ]

@@ -15,6 +15,7 @@ from deepbilevel_lab.networks.mlp import Mlp
 from deepbilevel_lab.networks.weights_file import fill_network
 from deepbilevel_lab.replacement import replacing
 from deepbilevel_lab.specs import canonical_json, from_plain, to_plain
+from deepbilevel_lab.training.inputs import for_rows
 from deepbilevel_lab.training.packing import ENTRY, from_bytes, to_bytes
 from deepbilevel_lab.training.spec import RunSpec
 
@@ -58,7 +59,7 @@ def load_model(path: Path) -> TrainedModel:
         raise ValueError(f"{path} was not written by deepbilevel: it does not say which network its weights belong to")
     spec, class_names, encoding, input_shape = _read_about(entries[ENTRY], path, weights)
     untrained = replace(spec.network, weights=None, pretrained=False, freeze=False)
-    network = make_model(untrained, len(class_names), input_shape)
+    network = make_model(for_rows(untrained, encoding), len(class_names), input_shape)
     fill_network(network, weights, str(path))
     # Their predictions would be NaN, and the first class would win.
     for name, each in network.state_dict().items():

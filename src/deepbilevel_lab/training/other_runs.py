@@ -19,7 +19,7 @@ from deepbilevel_lab.training.build import make_feed
 from deepbilevel_lab.training.devices import find_device
 from deepbilevel_lab.training.folder import RunFolder
 from deepbilevel_lab.training.model_file import load_model
-from deepbilevel_lab.training.sets import load_sets
+from deepbilevel_lab.training.sets import find_tokenizer, load_sets
 from deepbilevel_lab.training.spec import RunSpec
 
 _BATCH_SIZE = 250  # of predictions; another would draw other dropout masks
@@ -98,7 +98,7 @@ class RunsBeside:
             truth = train.labels if train.clean_labels is None else train.clean_labels
             device = find_device(spec.device)
             if trained.encoding is not None and isinstance(train, Table):
-                train = trained.encoding.encode(train)
+                train = trained.encoding.encode(train, find_tokenizer(spec.network, spec.data.columns))
             feed = make_feed(spec, train, device, split="train")
             noisy = flip_by_model(
                 truth.numpy(),

@@ -13,6 +13,7 @@ from deepbilevel.rules.average import Sgd
 from deepbilevel_lab.data import ImagesOnDisk, load_data
 from deepbilevel_lab.data.survey import Survey, survey
 from deepbilevel_lab.losses import CrossEntropy
+from deepbilevel_lab.networks.named_code import TRANSFORMERS
 from deepbilevel_lab.training.sets import load_sets
 from deepbilevel_lab.training.spec import GroupSpec, RunSpec
 
@@ -29,6 +30,7 @@ _SIDES = ((96, 64), (192, 128))  # up to that shorter side of the images, the ne
 _LARGE_SIDE, _LARGE_NUMBER = 224, 5_000
 _STEPS_PER_EPOCH = 8
 _GROUP_SIZES = (8, 128)
+_MOST_TEXTS = 32  # of a group, as tokens: a network that reads text needs 100 MB for a long one
 _EPOCHS = ((5_000, 100), (50_000, 50))  # up to so many images
 _FEWEST_EPOCHS = 20
 
@@ -43,6 +45,21 @@ class Choice:
 
     settings: dict[str, Any]
     reasons: Reasons
+
+
+FOR_TOKENS = Choice(
+    {
+        "method": "sgd",
+        "optimizer": {"name": "AdamW", "lr": 5e-5},
+        "schedule": {"kind": "cosine", "warmup": 0.1},
+        "epochs": 4,
+    },
+    {
+        "optimizer": "AdamW with a small learning rate, as such networks are usually fine-tuned",
+        "epochs": "4: more would memorise wrong labels; from scratch it takes many more",
+    },
+)
+"""How a network of transformers that reads text is trained unless told otherwise; words cannot be mixed up."""
 
 
 def look_at(name: str, path: str) -> Survey | str:
@@ -107,31 +124,37 @@ def fit_groups(spec: RunSpec, data_dir: Path, *, fixed: Collection[str] = ()) ->
     try:
         labels = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed).train.labels
     except (OSError, ValueError) as error:
-        return spec, f"the usual sizes, because the images could not be counted: {error}"
+        return spec, f"the usual sizes, because the data could not be counted: {error}"
     sizes = labels.unique(return_counts=True)[1].tolist()
+    reads_tokens = spec.data.entry.holds == "rows" and spec.network.name.startswith(TRANSFORMERS)
     num_batches, batch_size = group_size(
         sizes,
         num_batches=spec.group.num_batches if "group.num_batches" in fixed else None,
         batch_size=spec.group.batch_size if "group.batch_size" in fixed else None,
+        most=_MOST_TEXTS if reads_tokens else _GROUP_SIZES[1],
     )
     group = replace(spec.group, num_batches=num_batches, batch_size=batch_size)
     if "group.on_rare" not in fixed:
         group = replace(group, on_rare="repeat")
     steps = sum(sizes) // group.size
-    reason = f"{num_batches} x {batch_size} images, which makes {steps:,} steps of an epoch on {sum(sizes):,}"
-    return replace(spec, group=group), f"{reason} training images of {len(sizes)} classes, the smallest {min(sizes)}"
+    reason = f"{num_batches} x {batch_size} samples, which makes {steps:,} steps of an epoch on {sum(sizes):,}"
+    return replace(spec, group=group), f"{reason} to train on, of {len(sizes)} classes, the smallest {min(sizes)}"
 
 
 def group_size(
-    class_sizes: Sequence[int], *, num_batches: int | None = None, batch_size: int | None = None
+    class_sizes: Sequence[int],
+    *,
+    num_batches: int | None = None,
+    batch_size: int | None = None,
+    most: int = _GROUP_SIZES[1],
 ) -> tuple[int, int]:
-    """Return how many mini-batches of how many images images of these classes can fill, some steps an epoch.
+    """Return how many mini-batches of how many samples these classes can fill, some steps an epoch.
 
     >>> group_size([1000] * 10), group_size([13] * 10), group_size([3, 2])
     ((8, 16), (4, 4), (2, 2))
     """
     total, usual = sum(class_sizes), GroupSpec()
-    wanted = min(_GROUP_SIZES[1], max(_GROUP_SIZES[0], 1 << max(0, (total // _STEPS_PER_EPOCH).bit_length() - 1)))
+    wanted = min(most, max(_GROUP_SIZES[0], 1 << max(0, (total // _STEPS_PER_EPOCH).bit_length() - 1)))
     count = num_batches or (usual.num_batches if wanted >= 64 else 4)
     size = batch_size or max(1, wanted // count)
 

@@ -21,6 +21,7 @@ from deepbilevel_lab.training.devices import find_device, make_autocast
 from deepbilevel_lab.training.evaluation import predict
 from deepbilevel_lab.training.feeding import Feed
 from deepbilevel_lab.training.model_file import TrainedModel
+from deepbilevel_lab.training.sets import find_tokenizer
 from deepbilevel_lab.training.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Predictor:
         self.spec = spec
         self.class_names = trained.class_names
         self.encoding = trained.encoding
+        self._tokenizer = find_tokenizer(spec.network, spec.data.columns)
         self._device = device
         self._network = trained.network.to(device)
         self._autocast = make_autocast(spec)
@@ -78,7 +80,7 @@ class Predictor:
         self.check_kind(data)
         view = None
         if self.encoding is not None and isinstance(data, Table):
-            data = self.encoding.encode(data)
+            data = self.encoding.encode(data, self._tokenizer)
         else:
             view = None if isinstance(data, ImagesInMemory) else _view_of(self.spec)
             self._check_fit(data, view)

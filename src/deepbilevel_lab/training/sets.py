@@ -12,7 +12,11 @@ from deepbilevel_lab.data.encoding import fit_encoding
 from deepbilevel_lab.data.own_items import OwnSets
 from deepbilevel_lab.data.spec import DataSpec
 from deepbilevel_lab.data.subset import choose_in_proportion, set_aside, take, with_classes
-from deepbilevel_lab.data.table import Table
+from deepbilevel_lab.data.table import ColumnsSpec, Table
+from deepbilevel_lab.data.text_tokens import Tokenizer
+from deepbilevel_lab.networks.catalog import NetworkSpec
+from deepbilevel_lab.networks.named_code import TRANSFORMERS, check_named
+from deepbilevel_lab.networks.transformers_networks import load_tokenizer
 from deepbilevel_lab.noise import NoiseSpec, NoisyLabels
 from deepbilevel_lab.run_references import referred_run
 
@@ -98,11 +102,19 @@ def _limited(data: LabelledSet, limit: int | None) -> LabelledSet:
     return data if limit is None or limit >= len(data) else take(data, choose_in_proportion(data.labels, limit))
 
 
-def encoded(sets: Sets) -> Sets:
+def encoded(sets: Sets, network: NetworkSpec) -> Sets:
     """Return the rows of a table as numbers, by what the training rows say of its columns; other sets as they are."""
     if not isinstance(sets.train, Table):
         return sets
-    encoding = fit_encoding(sets.train)
-    selection = encoding.encode(sets.selection) if isinstance(sets.selection, Table) else None
+    tokenizer = find_tokenizer(network, sets.train.spec)
+    encoding = fit_encoding(sets.train, tokenizer)
+    selection = encoding.encode(sets.selection, tokenizer) if isinstance(sets.selection, Table) else None
     assert isinstance(sets.test, Table)
-    return Sets(encoding.encode(sets.train), selection, encoding.encode(sets.test))
+    return Sets(encoding.encode(sets.train, tokenizer), selection, encoding.encode(sets.test, tokenizer))
+
+
+def find_tokenizer(network: NetworkSpec, columns: ColumnsSpec | None) -> Tokenizer | None:
+    """Return what cuts text into tokens, if the network wants them: it lies beside the network."""
+    if columns is None or columns.text is None or not network.name.startswith(TRANSFORMERS):
+        return None
+    return load_tokenizer(check_named(network.name, network.code))

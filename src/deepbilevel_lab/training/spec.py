@@ -25,6 +25,7 @@ from deepbilevel_lab.data.views import find_view
 from deepbilevel_lab.losses import CrossEntropy, LossSpec, Mixup
 from deepbilevel_lab.losses.objective import ObjectiveSpec
 from deepbilevel_lab.networks.catalog import NETWORKS, NetworkSpec
+from deepbilevel_lab.networks.named_code import TIMM, TRANSFORMERS, is_own_code
 from deepbilevel_lab.noise import NoiseSpec
 from deepbilevel_lab.specs import MOST, MOST_THREADS, Kinds, SpecError, check_not_above, spec_id, validate
 from deepbilevel_lab.training.earlier_specs import as_first_written, upgraded
@@ -168,9 +169,22 @@ class RunSpec:
             self._check_objective(self.loss)
         if self.data.entry.holds == "images":
             self._check_images_fit()
-        elif self.data.entry.holds == "rows" and not NETWORKS[self.network.name].fits_rows:
+        elif self.data.entry.holds == "rows":
+            self._check_rows_fit()
+
+    def _check_rows_fit(self) -> None:
+        name, text = self.network.name, self.data.columns and self.data.columns.text
+        if name.startswith(TRANSFORMERS):
+            if text is None:
+                raise SpecError(f"network {name} reads text; name the column of text with --text, or take network mlp")
+            if self.mixing is not None:
+                raise SpecError(f"mixing {self.mixing.kind} blends numbers, and words have no blend; drop it")
+        elif not is_own_code(name) and (name.startswith(TIMM) or not NETWORKS[name].fits_rows):
             fitting = ", ".join(name for name, entry in NETWORKS.items() if entry.fits_rows)
-            raise SpecError(f"network {self.network.name} takes images; networks for tables: {fitting}")
+            raise SpecError(
+                f"network {name} takes images; networks for tables: {fitting}, code of your own, and for text "
+                f"{TRANSFORMERS}FOLDER"
+            )
 
     def _check_objective(self, loss: ObjectiveSpec) -> None:
         if self.mixing is not None and loss.not_with_mixing is not None:
