@@ -71,8 +71,9 @@ class Table(LabelledSet):
         if _are_quantities(self.class_names, len(self)):
             raise ValueError(
                 f"target {target!r} looks like a quantity: {len(self.class_names):,} different numbers in "
-                f"{len(self):,} rows, {self.class_names[0]} for instance. Only classes can be learned: put it into "
-                "ranges, such as low and high; numbers that are classes can be written as class-17"
+                f"{len(self):,} rows, {self.class_names[0]} for instance. Commands learn classes: put it into ranges, "
+                "such as low and high, or train on it in a loop of your own (docs/loop.md); numbers that are classes "
+                "can be written as class-17"
             )
         if len(counts) < 2:
             raise ValueError(f"target {target!r} is {self.class_names[0]!r} in every row; two classes are needed")
