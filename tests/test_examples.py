@@ -22,6 +22,7 @@ EXPECTED = {
     "accelerate_loop": lambda accuracies: min(accuracies.values()) > 0.4,
     "huggingface": lambda accuracies: min(accuracies.values()) > 0.55,
     "scikit": lambda accuracies: min(accuracies.values()) > 0.55,
+    "ray_train": lambda accuracy: accuracy > 0.4,
 }
 # Trainers of others: the extra that an example needs, and what they say of themselves and of the machine.
 EXTRAS = {
@@ -29,14 +30,18 @@ EXTRAS = {
     "accelerate_loop": "accelerate",
     "huggingface": "transformers",
     "scikit": "sklearn",
+    "ray_train": "ray.train",
 }
+
+
+SLOW = {"ray_train": pytest.mark.slow}  # a cluster is started
 
 
 def test_every_example_is_checked():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == set(EXPECTED)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in EXPECTED])
 @pytest.mark.filterwarnings("ignore:.*(does not have many workers|LeafSpec|smaller than the logging interval)")
 def test_the_example_does_what_it_says(name):
     if name in EXTRAS:

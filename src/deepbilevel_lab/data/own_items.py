@@ -124,6 +124,11 @@ def _split(item: Any, place: int) -> tuple[Any, Any]:
 
 
 def _checked_labels(items: Items, given: Sequence[int] | Tensor | None, name: str) -> Tensor:
+    if not hasattr(items, "__len__") or not hasattr(items, "__getitem__"):
+        raise TypeError(
+            f"{name} must have a length and items by number, got {type(items).__name__}; a stream has neither: groups "
+            "pick samples by their labels. What goes with streams: docs/data.md"
+        )
     if len(items) == 0:
         raise ValueError(f"{name} has no items")
     if given is None and isinstance(items, TensorDataset) and len(items.tensors) == 2:
@@ -135,7 +140,7 @@ def _checked_labels(items: Items, given: Sequence[int] | Tensor | None, name: st
         raise ValueError(
             f"labels of {name} must be one class per item, whole numbers from 0 on, for {len(items)} items, got "
             f"{labels.dtype} of shape {list(labels.shape)}; quantities and several labels per item are for your own "
-            "loop, see docs/method.md"
+            "loop, see docs/loop.md"
         )
     if int(labels.min()) < 0:
         raise ValueError(f"labels of {name} are counted from 0, got {int(labels.min())}; leave out what has no label")
