@@ -112,6 +112,7 @@ def test_a_kill_is_a_failure_that_says_which(tmp_path):
     job.kill()
     *_, last = news_until_the_end(news)
     assert (last.ending, last.error) == ("failed", f"its process ended with code {-signal.SIGKILL} and said nothing")
+    assert last.killed
 
 
 def test_a_file_where_the_folder_should_be_is_not_a_finished_run(tmp_path):

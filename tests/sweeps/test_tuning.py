@@ -9,7 +9,7 @@ from deepbilevel_lab.specs import SpecError
 from deepbilevel_lab.sweeps.comparison import plan
 from deepbilevel_lab.sweeps.expressions import read_methods
 from deepbilevel_lab.sweeps.sweep import make_sweep_record
-from deepbilevel_lab.sweeps.table import describe, make_table
+from deepbilevel_lab.sweeps.table import describe, list_doubts, make_table
 from deepbilevel_lab.sweeps.trials import Outcome
 from deepbilevel_lab.sweeps.tuning import Grid, read_grid, tuned_methods
 from tests.cli.trained import make_spec, run_command
@@ -86,6 +86,16 @@ def test_a_value_at_which_training_diverges_is_not_chosen():
     failed = next(each for each in comparison.trials() if (each.tags["row"], each.tags["x"]) == ("sgd", 0.01))
     record = make_sweep_record(comparison, [*outcomes, Outcome(failed, "failed", error="the loss is nan")])
     assert tuned_methods(record)[0].chosen.x == 0.1
+
+
+def test_nothing_is_chosen_while_a_value_lacks_its_run_because_that_was_killed():
+    comparison = make_plan(methods="sgd")
+    done_one, *_ = outcomes_of(comparison, {("sgd", 0.1, 0): (50.0, 80.0)})
+    killed = next(each for each in comparison.trials() if (each.tags["x"], each.tags["seed"]) == (0.01, 0))
+    outcome = Outcome(killed, status="failed", error="its process ended with code -9", killed=True)
+    record = make_sweep_record(comparison, [done_one, outcome])
+    assert [each.chosen for each in tuned_methods(record)] == [None]
+    assert list_doubts(record) == ["sgd, seed 0 interrupted: its process ended with code -9"]
 
 
 def test_of_equals_the_smaller_value_is_chosen():

@@ -63,7 +63,9 @@ def name_network(spec: RunSpec) -> list[str]:
 
 def make_news(trial: Trial, said: dict[str, Any] | End) -> News:
     """Return what the process of a trial said as news of it."""
-    return News(trial, ending=said.ending, error=said.error) if isinstance(said, End) else News(trial, said)
+    if isinstance(said, End):
+        return News(trial, ending=said.ending, error=said.error, killed=said.killed)
+    return News(trial, said)
 
 
 class LocalProcesses(InFolder):

@@ -147,10 +147,13 @@ def make_sweep_record(sweep: Sweep, outcomes: Sequence[Outcome]) -> SweepRecord:
 
 def _run(outcome: Outcome | None, spec: RunSpec) -> CellRun:
     record = None if outcome is None else outcome.record
+    status = "missing" if outcome is None or outcome.status == "waiting" else outcome.status
+    if outcome is not None and outcome.killed:
+        status = "interrupted"  # only what failed by itself says something about its settings
     return CellRun(
         seed=spec.seed,
         id=spec.id,
-        status="missing" if outcome is None or outcome.status == "waiting" else outcome.status,
+        status=status,
         error=None if outcome is None else outcome.error,
         figures=None if record is None else record.figures,
         folder=f"{spec.name if record is None else record.name}-{spec.id}",  # named by who began it

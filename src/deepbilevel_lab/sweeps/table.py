@@ -93,10 +93,10 @@ def describe(record: SweepRecord) -> str:
 def list_doubts(record: SweepRecord) -> list[str]:
     """Return what a reader of the table must know beside it: what failed, and what was not equal."""
     doubts = [
-        f"{each.row}, seed {run.seed} failed: {run.error}"
+        f"{each.row}, seed {run.seed} {run.status}: {run.error}"
         for each in record.cells
         for run in each.runs
-        if run.status == "failed"
+        if run.status == "failed" or run.error is not None
     ]
     # Methods are compared where they were tried on the same; another column may be another network, and longer.
     places: dict[tuple[str, float | None], dict[str, int]] = {}

@@ -37,6 +37,7 @@ class Outcome:
     Attributes:
         record: of the run, once it is done.
         error: why it failed.
+        killed: whether it did not fail by itself, but lost its process; the same command goes on with it.
         retries: how often it lost its process and went on in another one.
     """
 
@@ -44,6 +45,7 @@ class Outcome:
     status: Status = "waiting"
     record: RunRecord | None = None
     error: str | None = None
+    killed: bool = False
     retries: int = 0
 
 
@@ -54,13 +56,14 @@ class News:
     Attributes:
         event: as ``deepbilevel train --json`` says it; ``complaint`` with a ``text`` is what it wrote beside that,
             and ``retry`` says that it goes on elsewhere, and why.
-        ending: what became of it, if it is over; ``error`` says why it failed.
+        ending: what became of it, if it is over; ``error`` says why it failed, ``killed`` that it did not by itself.
     """
 
     trial: Trial
     event: dict[str, Any] = field(default_factory=dict[str, Any])
     ending: Ending | None = None
     error: str | None = None
+    killed: bool = False
 
 
 class Job(Protocol):
@@ -242,7 +245,7 @@ def _settle(outcome: Outcome, heard: News, executor: Executor) -> News:
         outcome.status, outcome.record = "done", record
         return replace(heard, ending="done", error=None)
     assert heard.ending is not None
-    outcome.status, outcome.error = heard.ending, heard.error
+    outcome.status, outcome.error, outcome.killed = heard.ending, heard.error, heard.killed
     if heard.ending == "done":
         outcome.record = executor.find_record(outcome.trial.spec)
         if outcome.record is None:
