@@ -345,6 +345,6 @@ def test_a_state_is_a_copy():
     assert state["visits"].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(("labels", "per_sample"), [(single(100, 10), 2 * 10 + 32), (several(100, 10), 15 * 10 + 12)])
+@pytest.mark.parametrize(("labels", "per_sample"), [(single(100, 10), 2 * 10 + 96), (several(100, 10), 47 * 10 + 12)])
 def test_memory_is_what_the_docstring_says(labels, per_sample):
     assert LabelAudit(labels, num_classes=10).nbytes == 100 * per_sample

@@ -41,6 +41,9 @@ def audit_other_labels():
 def test_gathered_parts_are_the_whole(processes):
     whole = observe(LabelAudit(LABELS, num_classes=3))
     answers = processes.run(audit_part)
+    size = len(answers)
+    parts = [observe(LabelAudit(LABELS, num_classes=3), lambda at, r=r: at % size == r) for r in range(size)]
+    assert torch.equal(answers[0][0]["curves"], parts[0].merged(*parts[1:]).state_dict()["curves"])
     for state, scores, unchanged in answers:
         assert unchanged
         assert torch.equal(state["visits"], whole.state_dict()["visits"])

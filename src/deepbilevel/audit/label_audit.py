@@ -37,8 +37,8 @@ class LabelAudit:
     >>> sorted(issues.index[issues.is_label_issue].tolist())
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 
-    The buffers take ``2 * classes + 32`` bytes per sample: 2.6 MB for 50,000 samples of 10 classes. For several
-    labels per sample they take ``15 * classes + 12``.
+    The buffers take ``2 * classes + 96`` bytes per sample: 5.8 MB for 50,000 samples of 10 classes. For several
+    labels per sample they take ``47 * classes + 12``. The curves are 64 and ``32 * classes`` of them.
 
     Args:
         labels: as they are trained on: a class per sample, or a 0/1 matrix ``[samples, classes]`` where a sample can
@@ -101,6 +101,20 @@ class LabelAudit:
         """Return the mean predicted probabilities ``[samples, classes]``; rows of NaN for samples never visited."""
         return self._seen.mean_probabilities().cpu().numpy()
 
+    def curves(self, indices: Array | None = None) -> npt.NDArray[np.float32]:
+        """Return how the predicted probabilities of samples moved in the course of training.
+
+        Args:
+            indices: which samples; all of them unless told.
+
+        Returns:
+            ``[samples, points, 2]``: the probability of the given label, and that of the strongest other class. For
+            several labels per sample ``[samples, points, classes]``: that of each class. Up to 32 points divide the
+            training evenly, and each has the last visit within its part; NaN where there was none.
+        """
+        at = torch.arange(len(self)) if indices is None else read_indices(indices, len(self))
+        return self._seen.curves.read(at.to(self._seen.labels.device)).cpu().numpy()
+
     def scores(self, name: Score = "contrast") -> Floats:
         """Return a score of every label; low ones are suspicious, NaN where nothing is known.
 
@@ -151,13 +165,17 @@ class LabelAudit:
         )
 
     def merged(self, *others: "LabelAudit") -> "LabelAudit":
-        """Return an audit of all visits of this one and the others, which are of the same labels; none changes."""
+        """Return an audit of all visits of this one and the others, which are of the same labels; none changes.
+
+        In the curves, the audits ran side by side: what they saw in the same part of training is averaged.
+        """
         for other in others:
             self._check_same_audit(other)
         parts = [self._seen, *(other._seen for other in others)]
         whole = self._blank()
+        whole._seen.curves.clock = clock = max(part.curves.clock for part in parts)
         for rows in whole._seen.chunks():
-            totals = zip(*(part.totals(rows) for part in parts), strict=True)
+            totals = zip(*(part.totals(rows, clock) for part in parts), strict=True)
             whole._seen.set_totals(rows, [torch.stack(each).sum(dim=0) for each in totals])
         return whole
 
@@ -177,11 +195,13 @@ class LabelAudit:
             return self.merged()
         labels = self._seen.labels
         mine = [len(labels), labels.ndim, self._seen.num_classes, self._seen.labels_checksum]
-        if any(theirs != mine for theirs in ranks.numbers_of_all(mine, torch.device(device))):
+        numbers = ranks.numbers_of_all([*mine, self._seen.curves.clock], torch.device(device))
+        if any(theirs[:-1] != mine for theirs in numbers):
             raise ValueError("processes audit different labels; build the audit from the whole data set in all of them")
         whole = self._blank()
+        whole._seen.curves.clock = clock = max(theirs[-1] for theirs in numbers)
         for rows in whole._seen.chunks():
-            whole._seen.set_totals(rows, ranks.add_up([each.to(device) for each in self._seen.totals(rows)]))
+            whole._seen.set_totals(rows, ranks.add_up([each.to(device) for each in self._seen.totals(rows, clock)]))
         return whole
 
     def state_dict(self) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from deepbilevel.audit.curves import Curves
+
 # Probabilities are kept in steps of 1/65535, as int16 with an offset: torch computes little with uint16.
 _STEPS = 2**16 - 1
 _OFFSET = 2**15
 _GOLDEN = 40503  # 2**16 divided by the golden ratio
-_CHUNK = 2**22  # probabilities that are merged at once: 32 MB in float64
+_CHUNK = 2**22  # numbers that are merged at once: 32 MB in float64
 
 
 class Observations:
@@ -46,6 +48,8 @@ class Observations:
             "agreement": torch.zeros(cells, device=device),
             "agreement_visits": torch.zeros(num_samples, dtype=torch.int32, device=device),
         }
+        # Of one label, its probability and that of the strongest other class; of several labels, that of each class.
+        self.curves = Curves(num_samples, num_classes if self.multi_label else 2, device)
 
     @property
     def multi_label(self) -> bool:
@@ -55,7 +59,7 @@ class Observations:
     @property
     def nbytes(self) -> int:
         """How much memory the labels and the buffers take."""
-        return self.labels.nbytes + sum(buffer.nbytes for buffer in self._buffers.values())
+        return self.labels.nbytes + self.curves.points.nbytes + sum(each.nbytes for each in self._buffers.values())
 
     def __getitem__(self, name: str) -> Tensor:
         return self._buffers[name]
@@ -84,6 +88,8 @@ class Observations:
                 "probabilities": probabilities,
                 "margin": margin.clamp(-1e30, 1e30),  # a mean of larger ones would overflow
                 "hits": margin > 0,  # a tie is no prediction
+                "lines": probabilities if self.multi_label else _label_and_strongest_other(probabilities, labels),
+                "places": self.curves.advance(len(indices)),
             }
             if features is not None:
                 features = features.detach().to(device, torch.float32).flatten(1)
@@ -121,26 +127,34 @@ class Observations:
             )
         for name, value in new.items():
             buffers[name][at] = value
+        self.curves.set(at, seen["places"], seen["lines"], finite)
 
     def chunks(self) -> Iterator[slice]:
         """Yield the samples in parts that are merged at once; wide numbers of all would not always fit."""
-        size = max(1, _CHUNK // self.num_classes)
+        size = max(1, _CHUNK // (self.num_classes + 2 * self.curves.points[0].numel()))
         for start in range(0, len(self.labels), size):
             yield slice(start, start + size)
 
-    def totals(self, rows: slice) -> list[Tensor]:
-        """Return sums over the visits, flat, in float64, on the CPU: those of several observations add up."""
+    def totals(self, rows: slice, clock: int) -> list[Tensor]:
+        """Return sums over the visits, flat, in float64, on the CPU: those of several observations add up.
+
+        Args:
+            rows: of these samples.
+            clock: the latest time of the curves of all these observations.
+        """
         parts = {name: buffer[rows].cpu().double() for name, buffer in self._buffers.items()}
         parts["probabilities"] += _OFFSET
         for name, count in _COUNTED_BY.items():
             parts[name] *= _like(parts[count], parts[name])
-        return [parts[name].flatten() for name in self._buffers]
+        return [*(parts[name].flatten() for name in self._buffers), *self.curves.totals(rows, clock)]
 
     def set_totals(self, rows: slice, totals: list[Tensor]) -> None:
         """Take over sums over the visits."""
+        *counted, points, num_points = (total.to("cpu") for total in totals)
+        self.curves.set_totals(rows, points, num_points)
         parts = {
-            name: total.to("cpu").view(self._buffers[name][rows].shape)
-            for name, total in zip(self._buffers, totals, strict=True)
+            name: total.view(self._buffers[name][rows].shape)
+            for name, total in zip(self._buffers, counted, strict=True)
         }
         for name, count in _COUNTED_BY.items():
             parts[name] /= _like(parts[count], parts[name]).clamp(min=1)
@@ -150,15 +164,16 @@ class Observations:
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of the buffers, and what the labels were."""
-        return {"labels_checksum": self.labels_checksum, **{name: each.clone() for name, each in self._buffers.items()}}
+        return {"labels_checksum": self.labels_checksum, **{name: each.clone() for name, each in self._tensors.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from the state of observations of the same labels; refused ones change nothing."""
-        if set(state) != (expected := {"labels_checksum", *self._buffers}):
+        mine = self._tensors
+        if set(state) != (expected := {"labels_checksum", *mine}):
             raise ValueError(
                 f"state must have the keys {', '.join(sorted(expected))}, got {', '.join(map(str, state))}"
             )
-        for name, buffer in self._buffers.items():
+        for name, buffer in mine.items():
             theirs = state[name]
             if not isinstance(theirs, Tensor) or theirs.shape != buffer.shape or theirs.dtype != buffer.dtype:
                 found = f"{theirs.dtype} {tuple(theirs.shape)}" if isinstance(theirs, Tensor) else repr(theirs)
@@ -168,8 +183,13 @@ class Observations:
                 )
         if int(state["labels_checksum"]) != self.labels_checksum:
             raise ValueError("state is of other labels than these; build the audit from the labels it was saved with")
-        for name, buffer in self._buffers.items():
+        for name, buffer in mine.items():
             buffer.copy_(state[name])
+        self.curves.clock = int(state["clock"])
+
+    @property
+    def _tensors(self) -> dict[str, Tensor]:
+        return {**self._buffers, "curves": self.curves.points, "clock": torch.tensor(self.curves.clock)}
 
     @property
     def labels_checksum(self) -> int:
@@ -187,6 +207,11 @@ def _margins(logits: Tensor, labels: Tensor) -> Tensor:
         return torch.where(labels, logits, -logits)
     given = logits.gather(1, labels[:, None])
     return (given - logits.scatter(1, labels[:, None], -torch.inf).amax(dim=1, keepdim=True))[:, 0]
+
+
+def _label_and_strongest_other(probabilities: Tensor, labels: Tensor) -> Tensor:
+    given = probabilities.gather(1, labels[:, None])
+    return torch.cat([given, probabilities.scatter(1, labels[:, None], 0.0).amax(dim=1, keepdim=True)], dim=1)
 
 
 def _agreement(logits: Tensor, labels: Tensor, features: Tensor, usable: Tensor) -> Tensor:
