@@ -27,7 +27,7 @@ LONG = (*SMALL, "--epochs", 100_000)
 class Ranks:
     """The command in several processes, as torchrun would start them."""
 
-    def __init__(self, *arguments, out, size=2, store=None):
+    def __init__(self, *arguments, out, size=2, store=None, command="train"):
         self.store = store or TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=PATIENCE)
         shared = {
             "MASTER_ADDR": "127.0.0.1",
@@ -37,7 +37,7 @@ class Ranks:
             "LOCAL_WORLD_SIZE": str(size),
         }
         own = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
-        self.commands = [Command(*arguments, out=out, environment={**shared, **each}) for each in own]
+        self.commands = [Command(*arguments, out=out, environment={**shared, **each}, command=command) for each in own]
 
     def end(self):
         """Return the exit codes, what was said, and what was said on the streams of errors."""

@@ -28,21 +28,27 @@ DIGITS = ("--data", "digits", "--noise", "uniform:0.5", "--threads", "1", "--jso
 
 
 class Command:
-    """``deepbilevel train`` under way, in a process of its own.
+    """``deepbilevel train``, or another command, under way in a process of its own.
 
     Args:
         arguments: of the command.
         out: its folder of runs.
         dies_at: the operation on files in that folder before which the process kills itself, counted from 1.
         environment: variables that it has besides ours.
+        command: its name.
     """
 
     def __init__(
-        self, *arguments: object, out: Path, dies_at: int | None = None, environment: dict[str, str] | None = None
+        self,
+        *arguments: object,
+        out: Path,
+        dies_at: int | None = None,
+        environment: dict[str, str] | None = None,
+        command: str = "train",
     ) -> None:
         receivers, senders = zip(*(_CONTEXT.Pipe(duplex=False) for _ in range(2)), strict=True)
-        command = ["train", *map(str, arguments), "--out", str(out)]
-        self.process = _CONTEXT.Process(target=_become, args=(command, str(out), dies_at, environment or {}, *senders))
+        words = [command, *map(str, arguments), "--out", str(out)]
+        self.process = _CONTEXT.Process(target=_become, args=(words, str(out), dies_at, environment or {}, *senders))
         self.process.start()
         for sender in senders:
             sender.close()

@@ -12,7 +12,6 @@ from deepbilevel_lab.training.auditing import load_audit
 from deepbilevel_lab.training.interruption import Interrupted
 from deepbilevel_lab.training.run import Listener, train
 from deepbilevel_lab.training.sets import load_sets
-from deepbilevel_lab.training.spreading import check_spread
 from tests.cli.trained import SMALL_GROUPS, make_spec, train_run, write_colours
 from tests.training.commands import only_folder, outcome
 from tests.training.test_combinations import digits
@@ -109,11 +108,6 @@ def test_every_loss_shows_each_mini_batch_once(tmp_path, loss):
 def test_blended_images_are_refused():
     with pytest.raises(SpecError, match=r"audit needs to see each image by itself, and mixing mixup blends them"):
         digits(audit=True, mixing="mixup")
-
-
-def test_several_processes_are_refused():
-    with pytest.raises(SpecError, match=r"audit keeps what one process has seen; .*start one process"):
-        check_spread(digits(audit=True), 2)
 
 
 @pytest.mark.parametrize("content", [b"", b"12345678" * 9])

@@ -77,14 +77,18 @@ def audit(
 
     Example: deepbilevel audit photos/ --out audit/
     """
+    from deepbilevel_lab.processes import Launch
     from deepbilevel_lab.training.folder import RunFolder
 
+    launch = Launch.find()
     given = {"method": method, "loss": loss, "noise": noise, "epochs": epochs, "data.labels": labels}
     given |= {"data.limit": limit, "seed": seed, "threads": threads}
     given |= options.by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
     in_environment = os.environ.get("DEEPBILEVEL_DATA")
     folder = RunFolder(Path(place))
     if folder.spec_file.is_file() and folder.record_file.is_file():
+        if not launch.is_first:
+            return
         with errors_as_messages(WRONG_USAGE):
             asked = (network, target, text, ignore, *given.values())
             if settings or any(value is not None for value in asked):
@@ -96,10 +100,8 @@ def audit(
         return
 
     from deepbilevel_lab.cli.train import run_and_watch
-    from deepbilevel_lab.processes import Launch
     from deepbilevel_lab.training.spreading import check_spread
 
-    launch = Launch.find()
     data_dir = data_dir or Path(in_environment or "data")
     with errors_as_messages(WRONG_USAGE, silent=not launch.is_first):
         _check_place(place)
@@ -115,8 +117,9 @@ def audit(
     tell_notes(resolved.notes if launch.is_first else [])
     runs = out / "runs"
     run_and_watch(spec, launch, quiet=quiet, out=runs, data_dir=data_dir, workers=workers)
-    with errors_as_messages():
-        _report(RunFolder.of(spec, runs), data_dir, out, show, open_page=open_page)
+    if launch.is_first:
+        with errors_as_messages():
+            _report(RunFolder.of(spec, runs), data_dir, out, show, open_page=open_page)
 
 
 def _check_place(place: str) -> None:

@@ -65,6 +65,10 @@ class ManyProcesses(OneProcess):
         dist.all_reduce(whole)
         return whole.cpu()
 
+    def rows_of_all(self, rows: Tensor, count: int) -> Tensor:
+        """Send them around."""
+        return self._ranks.rows_of_all(rows.to(self._device), count)
+
     def told_by_first(self, error: Exception) -> Exception:
         """Return the error itself in the first."""
         return error if self.is_first else FailedElsewhereError("the first process says what went wrong")

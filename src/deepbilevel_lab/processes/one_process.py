@@ -69,6 +69,10 @@ class OneProcess:
         assert rows is not None
         return rows
 
+    def rows_of_all(self, rows: Tensor, count: int) -> Tensor:
+        """Return the rows of ``count`` pieces of work in their order; ``rows`` has those of this process's own."""
+        return rows
+
     def told_by_first(self, error: Exception) -> Exception:
         """Return what to raise if all processes found the same error, so that only one reports it."""
         return error

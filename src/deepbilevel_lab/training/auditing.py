@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from deepbilevel.audit import LabelAudit
 from deepbilevel_lab.data import LabelledSet
+from deepbilevel_lab.processes.one_process import OneProcess
 from deepbilevel_lab.regular_files import read_regular
 from deepbilevel_lab.replacement import replacing
 from deepbilevel_lab.specs import canonical_json, from_plain
@@ -47,10 +48,29 @@ class RunAudit:
             self._labels, num_classes=train.num_classes, device="cpu" if device.type == "mps" else device
         )
         self.observes_tests = tested is not None
+        self._noted: list[tuple[Tensor, Tensor]] = []
 
     def observe(self, indices: Tensor, scores: Tensor) -> None:
-        """Add a visit of training images."""
-        self._audit.observe(self._places[indices], scores)
+        """Note a visit of training images; it counts at the end of the group."""
+        self._noted.append((self._places[indices], scores.detach()))
+
+    def end_group(self, processes: OneProcess, num_parts: int) -> None:
+        """Add all visits of a group, whoever made them: so all processes have the same audit, and any one can save it.
+
+        Args:
+            processes: those that share the group's mini-batches.
+            num_parts: how many mini-batches it has.
+        """
+        places, scores = torch.cat([each for each, _ in self._noted]), torch.cat([each for _, each in self._noted])
+        self._noted.clear()
+        if processes.size > 1:
+            width = scores.shape[1]
+            # In float64, which holds places and scores alike.
+            rows = torch.column_stack([places.to(scores.device), scores.double()])
+            num_own = len(processes.own(num_parts))
+            rows = processes.rows_of_all(rows.view(num_own, -1), num_parts).view(-1, width + 1)
+            places, scores = rows[:, 0].long(), rows[:, 1:]
+        self._audit.observe(places, scores)
 
     def observe_tests(self, probabilities: Tensor) -> None:
         """Add a visit of all images set aside for testing."""

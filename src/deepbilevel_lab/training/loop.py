@@ -144,6 +144,8 @@ class TrainingLoop:
         for settings in parts.optimizer.param_groups:
             settings["lr"] = parts.spec.optimizer.lr * self._lr_factor() * settings.get("lr_scale", 1.0)
         report = parts.step(batches)
+        if parts.audit is not None:
+            parts.audit.end_group(parts.processes, parts.num_parts)
         if parts.scaler is None:
             self._check(report)
             parts.optimizer.step()

@@ -18,7 +18,7 @@ def check_spread(spec: RunSpec, num_processes: int) -> None:
             f"group.num_batches {spec.group.num_batches} is too small for {num_processes} processes: one of them would "
             f"have nothing to do; start at most {spec.group.num_batches} (--nproc-per-node), or take larger groups"
         )
-    reason = _of_method(spec) or _of_passes(spec) or _of_loss(spec) or _of_audit(spec) or _of_device(spec)
+    reason = _of_method(spec) or _of_passes(spec) or _of_loss(spec) or _of_device(spec)
     if reason is not None:
         raise SpecError(f"{reason}; or start one process, without torchrun")
 
@@ -44,10 +44,6 @@ def _of_passes(spec: RunSpec) -> str | None:
 def _of_loss(spec: RunSpec) -> str | None:
     why = spec.loss.why_not_spread() if isinstance(spec.loss, ObjectiveSpec) else None
     return None if why is None else f"loss {spec.loss.kind} {why}, so it cannot be spread over processes; take another"
-
-
-def _of_audit(spec: RunSpec) -> str | None:
-    return "audit keeps what one process has seen; take audit=false" if spec.audit else None
 
 
 def _of_device(spec: RunSpec) -> str | None:
