@@ -49,6 +49,7 @@ def make_findings(num_images=200, class_names=("cat", "dog", "cow"), files=None,
     return Findings(
         issues=audit.issues(),
         probabilities=audit.pred_probs(),
+        curves=audit.curves(),
         data=ImagesInMemory(images=images, labels=labels, class_names=class_names),
         files=files or [""] * num_images,
         class_names=class_names,
@@ -69,6 +70,7 @@ def make_multi_label_findings(num_images=200):
     return Findings(
         issues=audit.issues(),
         probabilities=audit.pred_probs(),
+        curves=audit.curves(),
         data=ImagesInMemory(images=images, labels=labels, class_names=names),
         files=[""] * num_images,
         class_names=names,

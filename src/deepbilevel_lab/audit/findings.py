@@ -24,6 +24,7 @@ class Findings:
     Attributes:
         issues: the most suspicious first; images are counted as in the data set.
         probabilities: the mean predicted ones of the images that were observed, in the order of the data set.
+        curves: how probabilities moved in training, of the same images; see :meth:`LabelAudit.curves`.
         data: the whole data set.
         files: of its images, as seen from its folder or table; empty where they have none.
         class_names: as numbered in ``issues``.
@@ -32,6 +33,7 @@ class Findings:
 
     issues: Issues
     probabilities: npt.NDArray[np.float32]
+    curves: npt.NDArray[np.float32]
     data: LabelledSet
     files: list[str]
     class_names: tuple[str, ...]
@@ -70,6 +72,7 @@ def find_issues(folder: RunFolder, data_dir: Path) -> Findings:
     return Findings(
         issues=replace(found, index=kept.numbers.numpy()[found.index]),
         probabilities=kept.audit.pred_probs(),
+        curves=kept.audit.curves(),
         data=whole,
         files=names_in(whole, directory),
         class_names=kept.class_names,

@@ -1,10 +1,11 @@
-"""Small pictures of many images, so many on a sheet: a browser loads the sheets it shows, and no others."""
+"""Small pictures of many images, as text that a page can hold."""
 
+import io
 import os
-from collections.abc import Callable, Sequence
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepbilevel_lab.data import ImageSet, ImagesOnDisk
@@ -13,21 +14,10 @@ from deepbilevel_lab.data.decode import decode_rgb
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-PER_ROW = 8
-"""A sheet is a square of so many rows of so many pictures."""
-_PER_SHEET = PER_ROW**2
+PER_SHEET = 256
+"""So many pictures are read from the page at once."""
 _SIDE = 128
-_QUALITY = 85
-_GROUND = (127, 127, 127)  # beside pictures that are not square
-
-
-def sheet_name(sheet: int) -> str:
-    """Return the file of a sheet.
-
-    >>> sheet_name(12)
-    '00012.jpg'
-    """
-    return f"{sheet:05}.jpg"
+_SMALL = 64  # pixels; below that one wants to see them
 
 
 def picture_side(data: ImageSet) -> int:
@@ -35,23 +25,23 @@ def picture_side(data: ImageSet) -> int:
     return _SIDE if isinstance(data, ImagesOnDisk) else min(_SIDE, max(data.read(0).shape[1:]))
 
 
-def write_sheets(
-    data: ImageSet, indices: Sequence[int], folder: Path, on_sheet: Callable[[int], None] = lambda num_done: None
-) -> None:
-    """Write pictures of these images, in this order; ``on_sheet`` is told how many are done."""
-    from PIL import Image
+def are_small(data: ImageSet) -> bool:
+    """Whether a browser should show the pixels of the pictures as squares."""
+    return picture_side(data) < _SMALL
 
-    side = picture_side(data)
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # decoding is not held up by Python
-        for start in range(0, len(indices), _PER_SHEET):
-            chosen = indices[start : start + _PER_SHEET]
-            sheet = Image.new("RGB", (PER_ROW * side, PER_ROW * side), _GROUND)
-            for place, picture in enumerate(threads.map(partial(_picture, data, side), chosen)):
-                row, column = divmod(place, PER_ROW)
-                left, top = column * side + (side - picture.width) // 2, row * side + (side - picture.height) // 2
-                sheet.paste(picture, (left, top))
-            sheet.save(folder / sheet_name(start // _PER_SHEET), quality=_QUALITY, subsampling=0)
-            on_sheet(start + len(chosen))
+
+def make_sheets(data: ImageSet, indices: Sequence[int]) -> Iterator[list[bytes]]:
+    """Yield pictures of these images, in this order, :data:`PER_SHEET` at a time: WebP in base64."""
+    encode = partial(_encode, data, picture_side(data), quality=90 if are_small(data) else 75)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # decoding and encoding are not held up by Python
+        for start in range(0, len(indices), PER_SHEET):
+            yield list(threads.map(encode, indices[start : start + PER_SHEET]))
+
+
+def _encode(data: ImageSet, side: int, index: int, *, quality: int) -> bytes:
+    content = io.BytesIO()
+    _picture(data, side, index).save(content, "WEBP", quality=quality, method=2)
+    return b64encode(content.getvalue())
 
 
 def _picture(data: ImageSet, side: int, index: int) -> "Image":

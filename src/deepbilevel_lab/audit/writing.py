@@ -5,25 +5,22 @@ import importlib
 import io
 import json
 import math
-import re
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from deepbilevel.audit import NoiseRate
 from deepbilevel_lab.audit.findings import Findings
 from deepbilevel_lab.audit.page import make_page
-from deepbilevel_lab.audit.pictures import PER_ROW, picture_side, write_sheets
-from deepbilevel_lab.data import ImageSet
+from deepbilevel_lab.audit.pictures import PER_SHEET, are_small, make_sheets
+from deepbilevel_lab.data import ImageSet, LabelledSet
 from deepbilevel_lab.data.table import Table
-from deepbilevel_lab.replacement import remove_leftovers, replacing, write_text
+from deepbilevel_lab.replacement import remove_leftovers, replacing
 
-_PICTURES = re.compile(r"pictures-[0-9a-f]{10}")
-_SMALL = 64  # pixels; below that one wants to see them
 _SHOWN_COLUMNS = 30
 _SHOWN_LENGTH = 2000  # characters of a cell
 _SHOWN_OF_SEVERAL = 1000  # at least; where images have several labels, all of them are too many
@@ -66,14 +63,15 @@ def write_findings(
     parquet = _write_parquet(table, out / "issues.parquet")
     rows, pictured = _page_rows(findings, show)
     rows["id"] = hashlib.sha256(json.dumps([findings.title, rows]).encode()).hexdigest()[:10]
-    rows["pictures"] = pictures = f"pictures-{rows['id']}"
-    if isinstance(findings.data, ImageSet):
-        _write_pictures(findings.data, pictured, out / pictures, lambda done: on_picture(done, len(pictured)))
+    sheets = _sheets(findings.data, pictured, on_picture)
+    curves = _curves(findings, len(rows["index"]))
+    rows["numPoints"] = curves.shape[2]
     page = out / "index.html"
-    write_text(page, make_page(findings.title, describe(findings), rows, noun=findings.data.noun))
-    for old in out.iterdir():
-        if _PICTURES.fullmatch(old.name) and old.name != pictures:
-            shutil.rmtree(old)
+    parts = make_page(
+        findings.title, describe(findings), rows, curves=curves.tobytes(), sheets=sheets, noun=findings.data.noun
+    )
+    with replacing(page) as stream:
+        stream.writelines(parts)
     return Written(page, table, probabilities, parquet)
 
 
@@ -129,16 +127,14 @@ def _page_rows(findings: Findings, show: int | None) -> tuple[dict[str, Any], li
         given, predicted = (2 * issues.class_index + 1 - each.clip(min=0) for each in (given, predicted))
         show = show or max(int(issues.is_label_issue.sum()), _SHOWN_OF_SEVERAL)
     count = min(len(issues), show or len(issues))
-    # Neighbours in a view of one pair of labels are to be neighbours on a sheet.
-    order = np.lexsort((np.arange(count), predicted[:count], given[:count]))
     index = issues.index[:count]
-    pictured = list(dict.fromkeys(index[order].tolist()))
+    pictured = list(dict.fromkeys(index.tolist()))
     place_of = {number: place for place, number in enumerate(pictured)}
     rows = {
         "names": names,
         "oneLabel": issues.class_index is None,
-        "perRow": PER_ROW,
-        "small": isinstance(findings.data, ImageSet) and picture_side(findings.data) < _SMALL,
+        "perSheet": PER_SHEET,
+        "small": isinstance(findings.data, ImageSet) and are_small(findings.data),
         "noun": findings.data.noun,
         "flagged": min(int(issues.is_label_issue.sum()), count),
         "total": len(issues),
@@ -153,6 +149,29 @@ def _page_rows(findings: Findings, show: int | None) -> tuple[dict[str, Any], li
     if isinstance(findings.data, Table):
         rows |= _cells(findings.data, index.tolist())
     return rows, pictured
+
+
+def _sheets(data: LabelledSet, pictured: list[int], on_picture: Callable[[int, int], None]) -> Iterator[list[bytes]]:
+    num_done = 0
+    for sheet in make_sheets(data, pictured) if isinstance(data, ImageSet) else ():
+        yield sheet
+        num_done += len(sheet)
+        on_picture(num_done, len(pictured))
+
+
+def _curves(findings: Findings, count: int) -> npt.NDArray[np.uint8]:
+    """Return the curves of the first rows, ``[rows, 2, points]``: of the label, and of what speaks against it.
+
+    Probabilities are in steps of 1/254, and 255 is where nothing is known.
+    """
+    issues = findings.issues
+    place = np.searchsorted(np.unique(issues.index), issues.index[:count])
+    curves = findings.curves[place]
+    if issues.class_index is not None:
+        present = curves[np.arange(count), :, issues.class_index[:count]]
+        given = np.where(issues.given_label[:count, None] == 1, present, 1 - present)
+        curves = np.stack([given, 1 - given], axis=2)
+    return np.where(np.isnan(curves), 255, np.round(254 * np.nan_to_num(curves))).astype(np.uint8).transpose(0, 2, 1)
 
 
 def _cells(table: Table, indices: list[int]) -> dict[str, Any]:
@@ -171,17 +190,3 @@ def _shortened(cell: str) -> str:
 
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else round(value, 4)
-
-
-def _write_pictures(data: ImageSet, indices: list[int], folder: Path, on_sheet: Callable[[int], None]) -> None:
-    """Write all sheets, or leave no folder of that name: one that is there is whole."""
-    if folder.is_dir():
-        return
-    half_written = folder.with_name(f".{folder.name}")
-    shutil.rmtree(half_written, ignore_errors=True)
-    half_written.mkdir()
-    try:
-        write_sheets(data, indices, half_written, on_sheet)
-        half_written.rename(folder)
-    finally:
-        shutil.rmtree(half_written, ignore_errors=True)

@@ -1,4 +1,3 @@
-"use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const by = (id) => document.getElementById(id);
@@ -149,15 +148,7 @@
   let height = 1;
 
   function showPicture(element, row) {
-    const place = data.picture[row];
-    const perSheet = data.perRow * data.perRow;
-    const sheet = Math.floor(place / perSheet);
-    const [y, x] = [Math.floor((place % perSheet) / data.perRow), place % data.perRow];
-    const address = `${data.pictures}/${String(sheet).padStart(5, "0")}.jpg`;
-    const last = data.perRow - 1;
-    element.style.backgroundImage = `url("${address}")`;
-    element.style.backgroundSize = `${100 * data.perRow}%`;
-    element.style.backgroundPosition = `${(100 * x) / last}% ${(100 * y) / last}%`;
+    stored.showPicture(element, data.picture[row], data.perSheet);
     element.classList.toggle("small", data.small);
     element.setAttribute("aria-label", data.path ? data.path[row] : `image ${data.index[row]}`);
   }
@@ -307,6 +298,32 @@
     else tell();
   }
 
+  // How probable the label of the selected row was, and what speaks against it, in the course of training.
+
+  const percent = (probability) => `${Math.round(100 * probability)} %`;
+
+  function showCurve() {
+    const row = view[selected];
+    by("curve-button").disabled = row === undefined;
+    by("curve").hidden = row === undefined || by("curve-button").getAttribute("aria-pressed") === "false";
+    if (by("curve").hidden) return;
+    const lines = stored.curve(row, data.numPoints);
+    stored.drawCurve(by("lines"), lines);
+    const other = data.oneLabel ? "strongest other class" : name(data.given[row] ^ 1); // "cat" and "not cat"
+    const said = [name(data.given[row]), other].map((each, line) => {
+      by(`line-${line}`).textContent = by(`line-${line}`).title = each;
+      const [first, last] = [lines[line][0], lines[line].at(-1)];
+      return first ? `${each}: ${percent(first[1])} at first, ${percent(last[1])} at last` : `${each}: never visited`;
+    });
+    by("lines").setAttribute("aria-label", said.join("; "));
+  }
+
+  function toggleCurve() {
+    const button = by("curve-button");
+    button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") === "false");
+    select(selected); // it must not be behind the bar, which is higher now
+  }
+
   function tell() {
     const row = view[selected];
     const has = row !== undefined;
@@ -323,6 +340,7 @@
     by("undo").disabled = !log.length;
     by("save").disabled = !decided.size;
     by("status").textContent = `${count(decided.size)} decided`;
+    showCurve();
   }
 
   // A spreadsheet must take nothing for a formula; our own reader takes the mark away again.
@@ -348,6 +366,7 @@
     k: () => decide("keep"),
     d: () => decide("drop"),
     u: undo,
+    c: () => view.length && toggleCurve(),
     ArrowLeft: () => select(selected - 1),
     ArrowRight: () => select(selected + 1),
     ArrowUp: () => selected >= columns && select(selected - columns),
@@ -361,6 +380,7 @@
   });
   for (const button of bar.querySelectorAll("[data-decision]"))
     button.addEventListener("click", () => decide(button.dataset.decision));
+  by("curve-button").addEventListener("click", toggleCurve);
   by("undo").addEventListener("click", undo);
   by("save").addEventListener("click", save);
 
