@@ -6,7 +6,7 @@ INSTALLED := .venv/installed
 INSTALLED_CLI := .venv/installed-cli
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-hostile test-anywhere check docs results package bench format clean
+.PHONY: demo test test-all test-hostile test-anywhere test-lowest check docs results package bench format clean
 
 demo: $(INSTALLED_CLI)  ## train on digits with wrong labels, about a minute
 	$(BIN)/deepbilevel demo
@@ -24,6 +24,13 @@ test-anywhere: $(INSTALLED)  ## every test, as three other machines round: half 
 	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(BIN)/pytest -n auto
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/pytest -n auto
 	OMP_WAIT_POLICY=PASSIVE DEEPBILEVEL_TEST_THREADS=2 DEEPBILEVEL_TEST_SEED=1 $(BIN)/pytest -n auto
+
+LOWEST := .venv/lowest/bin/python
+test-lowest:  ## the library and the command with the oldest versions pyproject.toml admits; Python 3.10 or 3.11
+	$(PYTHON) -m venv .venv/lowest
+	$(LOWEST) -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[cli]' pytest pytest-xdist hypothesis
+	$(LOWEST) -m pytest -n auto -m 'not slow' src/deepbilevel $(addprefix tests/,rules sampling one_pass audit distributed cli) \
+	  tests/test_*bilevel*.py tests/test_gradients.py tests/test_guards.py tests/test_loop_contract.py tests/test_mixed_precision.py
 
 check: $(INSTALLED) docs  ## style, types, the layers of the house, and the site without a broken link
 	$(BIN)/ruff check .

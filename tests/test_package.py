@@ -1,8 +1,10 @@
 """What users import and install."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import requires, version
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +33,15 @@ def test_the_version_is_stated_once():
 def test_the_library_needs_torch_and_numpy_only():
     base = [line for line in requires("deepbilevel") if "extra ==" not in line]
     assert sorted(line.split(">")[0] for line in base) == ["numpy", "torch"]
+
+
+def test_the_lowest_versions_tested_are_those_admitted():
+    root = Path(__file__).parents[1]
+    needed = (root / "pyproject.toml").read_text().partition("\ntimm = [")[0]
+    bounds = re.findall(r'^    "([\w-]+)>=([\d.]+)"', needed, re.MULTILINE)
+    tested = re.findall(r"^([\w-]+)==([\d.]+)$", (root / "constraints-lowest.txt").read_text(), re.MULTILINE)
+    assert tested == bounds
+    assert len(tested) > 10
 
 
 def test_help_does_not_load_torch():
