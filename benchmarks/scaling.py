@@ -49,7 +49,7 @@ def main() -> None:
             work_in_process, args=(2, Path(folder), arguments.network, arguments.rounds), nprocs=2
         )
         assert context is None
-        measured = torch.load(Path(folder) / "measured.pt")
+        measured = torch.load(Path(folder) / "measured.pt", weights_only=True)
     report(**measured)
     for images_per_second in (400.0, 2500.0):
         look_ahead(Cluster(images_per_second))
@@ -82,7 +82,7 @@ def work_in_process(rank: int, size: int, folder: Path, network: str, rounds: in
     transfers = {kind: time_transfer(kind, model_bytes(network) // 4) for kind in ("broadcast", "all_reduce")}
     if rank == 0:
         parts = {"seconds": seconds, "traffic": {name: dict(each) for name, each in traffic.items()}}
-        torch.save({**parts, "transfers": transfers, "bytes_of_model": model_bytes(network)}, folder / "measured.pt")
+        torch.save({**parts, "transfers": transfers, "bytes_of_model": model_bytes(network)}, folder / "measured.pt", weights_only=True)
     dist.destroy_process_group()
 
 

@@ -63,7 +63,7 @@ def main() -> bool:
     torch.save(first.state_dict(), checkpoint)
     checkpoint.seek(0)
     second = Training()
-    second.load_state_dict(torch.load(checkpoint))
+    second.load_state_dict(torch.load(checkpoint, weights_only=True))
     second.run(13)
 
     pairs = zip(unbroken.model.parameters(), second.model.parameters(), strict=True)

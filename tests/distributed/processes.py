@@ -1,8 +1,8 @@
 """Real processes that share a process group (gloo) and stay alive for many cases: starting one costs seconds."""
 
+import io
 import multiprocessing
 import os
-import pickle
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -34,13 +34,13 @@ class Processes:
     def run(self, function: Callable[..., Any], **arguments: Any) -> list[Any]:
         """Return what ``function`` returned in each process, by rank."""
         for end in self._ends:
-            end.send_bytes(pickle.dumps((function, arguments)))
+            end.send_bytes(_packed((function, arguments)))
         answers = []
         for rank, end in enumerate(self._ends):
             if not end.poll(_PATIENCE):
                 self.stop()
                 raise TimeoutError(f"process {rank} did not answer: it waits for another one")
-            answers.append(pickle.loads(end.recv_bytes()))
+            answers.append(_unpacked(end.recv_bytes()))
         for _, failure in answers:
             if failure is not None:
                 raise AssertionError(f"a process failed:\n{failure}")
@@ -52,16 +52,27 @@ class Processes:
             process.join()
 
 
+# Not `pickle`: with torch 2.4 and 2.5 that warns of every tensor it reads.
+def _packed(value: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def _unpacked(content: bytes) -> Any:
+    return torch.load(io.BytesIO(content), weights_only=False)
+
+
 def _serve(rank: int, size: int, store: str, end: Any) -> None:
     # As many as the test itself has (tests/conftest.py): bits are the same for the same number of threads alone.
     torch.set_num_threads(int(os.environ.get("DEEPBILEVEL_TEST_THREADS", "1")))
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
     while True:
-        function, arguments = pickle.loads(end.recv_bytes())
+        function, arguments = _unpacked(end.recv_bytes())
         torch.manual_seed(0)
         try:
             answer, failure = function(**arguments), None
         except BaseException:
             answer, failure = None, traceback.format_exc()
-        # Plain pickle: multiprocessing's own would share the tensors' memory.
-        end.send_bytes(pickle.dumps((answer, failure)))
+        # By value: multiprocessing would share the tensors' memory.
+        end.send_bytes(_packed((answer, failure)))

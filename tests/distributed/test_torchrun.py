@@ -34,9 +34,9 @@ def test_the_example_ends_alike_under_torchrun(tmp_path):
         )
         assert result.returncode == 0, result.stderr
         assert result.stdout.count("test accuracy") == 1
-    accuracy, weights = torch.load(tmp_path / "alone")
+    accuracy, weights = torch.load(tmp_path / "alone", weights_only=True)
     for rank in (0, 1):
-        its_accuracy, its_weights = torch.load(tmp_path / f"rank{rank}")
+        its_accuracy, its_weights = torch.load(tmp_path / f"rank{rank}", weights_only=True)
         assert its_accuracy == pytest.approx(accuracy, abs=0.005)  # two of 512 points
         # Another share of a group, or weights by half of it, would part the two at the first step.
         assert torch.dist(its_weights, weights) <= 1e-6 * weights.norm()

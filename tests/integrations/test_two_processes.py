@@ -24,7 +24,7 @@ def run(trainer, spread, folder):
         env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
     )
     assert done.returncode == 0, done.stderr
-    return [torch.load(folder / f"rank{rank}") for rank in (0, 1)]
+    return [torch.load(folder / f"rank{rank}", weights_only=True) for rank in (0, 1)]
 
 
 TRAINERS = [
