@@ -143,6 +143,7 @@ POINTS, LABELS = two_clouds(40)
     ("data", "message"),
     [
         ([], "data has no items"),
+        (iter([(1.0, 0)]), "must have a length and items by number, got list_iterator; a stream has neither"),
         (TensorDataset(POINTS, LABELS.float()), r"one class per item, .* got torch.float32"),
         (TensorDataset(POINTS, LABELS - 1), "counted from 0, got -1"),
         (TensorDataset(POINTS, torch.stack([LABELS, LABELS], 1)), r"shape \[40, 2\]"),
