@@ -96,14 +96,14 @@ def measure(suspicion: npt.NDArray[np.float64], wrong: npt.NDArray[np.bool_]) ->
     }
 
 
-def run(setting: Setting, seed: int) -> dict[str, object]:
-    """Rank the labels of a setting in all ways, then train plain SGD without as many as are wrong, and corrected."""
+def run(setting: Setting, seed: int, ways: Sequence[Way] = WAYS) -> dict[str, object]:
+    """Rank the labels of a setting in these ways, then train plain SGD without as many as are wrong, and corrected."""
     task, given, truth = load(setting, seed)
     wrong = (given != truth).numpy()
     rankings: dict[str, dict[str, float]] = {}
     accuracies: dict[str, float] = {}
     flagged: dict[str, dict[str, float | None]] = {}
-    for way in WAYS:
+    for way in ways:
         trained = fit(task, given, seed=seed, way=way)
         for score in SCORES:
             rankings[f"{way} {score}"] = measure(_suspicion(trained.audit, score), wrong)
@@ -179,7 +179,7 @@ def tables() -> str:
         lines.append(f"| {words} | {' | '.join(_ranking(found, key) for found in records.values())} |")
     lines += ["", f"| test accuracy of plain SGD | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
     for key, words in _RETRAINED.items():
-        entries = [_spread([each["accuracies"][key] for each in found], 1) for found in records.values()]
+        entries = [_spread([each["accuracies"].get(key) for each in found], 1) for found in records.values()]
         lines.append(f"| {words} | {' | '.join(entries)} |")
     return "\n".join(lines)
 
@@ -189,12 +189,20 @@ def _records(name: str) -> list[dict[str, dict[str, dict[str, float]]]]:
 
 
 def _ranking(found: Sequence[Mapping[str, Mapping[str, Mapping[str, float]]]], key: str) -> str:
+    measured = [each["rankings"].get(key) for each in found]
     auroc, precision, missed = (
-        [each["rankings"][key][name] for each in found] for name in ("auroc", "average_precision", "missed")
+        [None if each is None else each[name] for each in measured] for name in ("auroc", "average_precision", "missed")
     )
-    return f"{_spread(auroc, 3)} / {mean(precision):.3f} / {100 * mean(missed):.0f} %"
+    return f"{_spread(auroc, 3)} / {_mean(precision):.3f} / {100 * _mean(missed):.0f} %"
 
 
-def _spread(values: Sequence[float], digits: int) -> str:
-    deviation = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{mean(values):.{digits}f}{deviation}"
+def _mean(values: Sequence[float | None]) -> float:
+    return mean(value for value in values if value is not None)
+
+
+def _spread(values: Sequence[float | None], digits: int) -> str:
+    """Return mean and deviation over seeds, and how many seeds if some lack the figure."""
+    there = [value for value in values if value is not None]
+    deviation = f" ± {stdev(there):.{digits}f}" if len(there) > 1 else ""
+    fewer = "" if len(there) == len(values) else f" ({len(there)} of {len(values)} seeds)"
+    return f"{_mean(there):.{digits}f}{deviation}{fewer}"
