@@ -116,7 +116,7 @@ def test_show_tells_everything(trained):
     assert "0.02" in shown
     assert f"{record['final']['train_clean']:.2f} on clean labels" in shown
     assert record["environment"]["packages"]["torch"] in shown
-    rows = [line.split("│")[1].strip() for line in shown.splitlines() if line.count("│") == 8]
+    rows = [line.split("│")[1].strip() for line in shown.splitlines() if line.count("│") == 7]
     assert rows == ["1", "2", "3"]
     as_json = json.loads(runs("show", trained[2], "--json").stdout)
     assert as_json["history"] == record["history"]
@@ -128,7 +128,7 @@ def test_a_long_history_is_thinned_and_keeps_its_end(trained, out):
     row = record_of(run)["history"][-1]
     change_record(run, history=[{**row, "epoch": epoch} for epoch in range(1, 101)])
     shown = runs("show", run).stdout
-    epochs = [int(line.split("│")[1]) for line in shown.splitlines() if line.count("│") == 8]
+    epochs = [int(line.split("│")[1]) for line in shown.splitlines() if line.count("│") == 7]
     assert len(epochs) == 25
     assert epochs[-1] == 100
     assert "every 4 epochs of 100" in shown
@@ -180,6 +180,16 @@ def test_compare_shows_what_differs_and_the_spread_over_seeds(trained):
     assert f"{mean(tested):.2f} ± {stdev(tested):.2f}" in text
     (line,) = [line for line in text.splitlines() if "one seed" in line]
     assert "±" not in line
+
+
+def test_a_comparison_under_noise_fits_a_terminal_and_shows_no_gap(trained):
+    for command in ("compare", "list"):
+        done = run_in_process("runs", command, "--out", trained[0].parent, COLUMNS="80")
+        assert max(map(len, done.stdout.splitlines())) <= 80
+        assert "gap" not in done.stdout
+        for run in trained:
+            assert record_of(run)["id"] in done.stdout  # whole, on a line of its own
+            assert f"{record_of(run)['best']['test']:.2f}" in done.stdout
 
 
 def test_compare_takes_folders_and_starts_of_ids(trained):

@@ -124,7 +124,7 @@ def compare(
         typer.echo(json.dumps({"differing": keys, "runs": rows, "over_seeds": summaries}))
     else:
         _print_comparison(sound, keys, rows)
-        _print_summaries([key for key in keys if key != "seed"], summarize_seeds(sound))
+        _print_summaries([key for key in keys if key != "seed"], summarize_seeds(sound), _shown_figures(sound))
 
 
 @runs.command()
@@ -181,7 +181,7 @@ def _print_run(entry: "RunEntry") -> None:
         f"{_count(record.parameters)} parameters",
     ]
     if final is not None and best is not None:
-        # Under noise the gap mixes what was memorised with what was learned, and says nothing.
+        # See _shown_figures.
         on_clean = f", gap {show_figure(final.gap)}"
         if final.train_clean is not None:
             on_clean = f" ({final.train_clean:.2f} on clean labels)"
@@ -215,6 +215,8 @@ def _print_history(history: Sequence[Row]) -> None:
     # Most methods have no negative weights, and a column of zeros says nothing.
     empty = {"negative_share": (None, 0.0)}
     names = [name for name in _HISTORY if any(row.figure(name) not in empty.get(name, (None,)) for row in history)]
+    if "train_clean" in names and "gap" in names:
+        names.remove("gap")  # see _shown_figures
     table = _table(*(name.replace("_", " ") for name in names), numbers=slice(0, None))
     every = -(-len(history) // _MOST_ROWS)
     # Counted from the end: the last epoch is always among them.
@@ -246,35 +248,40 @@ def _print_comparison(entries: "list[RunEntry]", keys: list[str], rows: list[dic
     from rich.console import Console
     from rich.markup import escape
 
-    from deepbilevel_lab.training.comparison import FIGURES
-
     extra = [name for name in ("status", "metric") if len({row[name] for row in rows} | {_usual(name, rows)}) > 1]
     first = len(keys) + 1 + len(extra)
-    table = _table("id", *map(_setting_title, keys), *extra, *map(_title, FIGURES), numbers=slice(first, None))
+    figures = _shown_figures(entries)
+    table = _table("id", *map(_setting_title, keys), *extra, *map(_title, figures), numbers=slice(first, None))
     for entry, row in zip(entries, rows, strict=True):
         settings = [escape(_setting(row["settings"][key])) for key in keys]
         other = [escape(row[name]) for name in extra]
-        table.add_row(escape(entry.id), *settings, *other, *(_short(row[name]) for name in FIGURES))
+        table.add_row(escape(entry.id), *settings, *other, *(_short(row[name]) for name in figures))
     table.caption = "in percent; best was chosen by looking at the test samples"
     Console().print(table)
     if not keys and len(rows) > 1:
         typer.echo("these runs do not differ in any setting", err=True)
 
 
-def _print_summaries(keys: list[str], summaries: "list[Summary]") -> None:
+def _shown_figures(entries: "list[RunEntry]") -> list[str]:
+    """Return what to show: of wrong labels the gap mixes what was memorised with what was learned, and says nothing."""
+    from deepbilevel_lab.training.comparison import FIGURES
+
+    is_noisy = any(entry.record.final is not None and entry.record.final.train_clean is not None for entry in entries)
+    return [name for name in FIGURES if name != "gap" or not is_noisy]
+
+
+def _print_summaries(keys: list[str], summaries: "list[Summary]", figures: list[str]) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from deepbilevel_lab.training.comparison import FIGURES
-
     if all(len(summary.seeds) == 1 for summary in summaries):
         return  # the table above has said it all
-    table = _table(*map(_setting_title, keys), "seeds", *map(_title, FIGURES), numbers=slice(len(keys) + 1, None))
+    table = _table(*map(_setting_title, keys), "seeds", *map(_title, figures), numbers=slice(len(keys) + 1, None))
     for summary in summaries:
         count = len(summary.seeds)
         settings = [escape(_setting(summary.settings[key])) for key in keys]
         seeds = "one seed" if count == 1 else f"n = {count}"
-        table.add_row(*settings, seeds, *(str(summary.figures[name]) for name in FIGURES))
+        table.add_row(*settings, seeds, *(str(summary.figures[name]) for name in figures))
     table.caption = "finished runs, mean ± standard deviation over seeds"
     Console().print(table)
 
