@@ -29,17 +29,19 @@ _SCALARS = {int: "a whole number", float: "a number", str: "text", bool: "true o
 
 @dataclass(frozen=True)
 class Kinds:
-    """Annotation of a field whose members are found by their kind: ``Annotated[Base, Kinds(names, find)]``.
+    """Annotation of a field whose members are found by their kind: ``Annotated[Base, Kinds(names, find, stand_in)]``.
 
     Unlike a union it is open: ``find`` may know kinds that are not among the names.
 
     Attributes:
         known: the kinds there are, for messages.
-        find: returns the class of a kind, or raises ``ValueError``.
+        find: returns the class of a kind, None if its code is not loaded, or raises ``ValueError``.
+        stand_in: returns what stands for a kind that is not loaded, given its settings.
     """
 
     known: Mapping[str, type]
-    find: Callable[[str], type]
+    find: Callable[[str], type | None]
+    stand_in: Callable[[str, Mapping[str, Any]], Any]
 
 
 class SpecError(ValueError):
@@ -66,6 +68,8 @@ def to_plain(spec: Any) -> Any:
 
 def _to_plain(spec: Any, *, leave_out_later: bool) -> Any:
     again = partial(_to_plain, leave_out_later=leave_out_later)
+    if hasattr(spec, "as_plain"):
+        return spec.as_plain()
     if is_dataclass(spec) and not isinstance(spec, type):
         plain = {
             each.name: again(getattr(spec, each.name))
@@ -241,8 +245,10 @@ def _read_kind(base: type, kinds: Kinds, plain: Any, key: str) -> Any:
         chosen = kinds.find(kind)
     except ValueError as error:
         raise SpecError(f"{key}: {error}") from error
+    if chosen is None and is_member:
+        return plain
     rest = {name: value for name, value in given.items() if name != "kind"} if isinstance(given, Mapping) else {}
-    return _read_spec(chosen, rest, key)
+    return kinds.stand_in(kind, rest) if chosen is None else _read_spec(chosen, rest, key)
 
 
 def _has_fixed_kind(member: Any) -> bool:

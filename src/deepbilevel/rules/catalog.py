@@ -48,7 +48,7 @@ def find_rule(kind: str) -> type[Rule[Any]]:
     module, _, name = kind.partition(":")
     try:
         found = getattr(import_module(module), name, None)
-    except ImportError as error:
+    except (ImportError, TypeError, ValueError) as error:  # the last two: a name that no module can have
         raise ValueError(f"rule {kind!r}: {error}; the module must be importable from here (PYTHONPATH)") from error
     if not (isinstance(found, type) and issubclass(found, Rule)):
         raise ValueError(f"rule {kind!r}: module {module} has no subclass of deepbilevel.contract.Rule called {name!r}")

@@ -87,6 +87,7 @@ def compare(
     from deepbilevel_lab.sweeps.comparison import plan, set_selection_aside
     from deepbilevel_lab.sweeps.expressions import read_methods
     from deepbilevel_lab.sweeps.tuning import read_grid
+    from deepbilevel_lab.training.own_rules import name_rule
 
     with errors_as_messages(WRONG_USAGE):
         if as_json and markdown:
@@ -103,6 +104,8 @@ def compare(
             plain=True,
             prepare=lambda spec: set_selection_aside(spec) if grid else spec,
         )
+        for each in wanted.values():
+            name_rule(each.get("method.kind", each["method"]))
         comparison = plan(base.spec, wanted, numbers, tune=grid, name=name)
     if dry_run:
         _print_runs(comparison, as_json=as_json)

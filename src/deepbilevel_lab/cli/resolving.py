@@ -60,7 +60,11 @@ def resolve(
     from deepbilevel_lab.networks.named_code import check_named, name_code, needs_naming
     from deepbilevel_lab.training.defaults import explained_default
     from deepbilevel_lab.training.own_data import fit_groups, without_remedy
+    from deepbilevel_lab.training.own_rules import name_rule
 
+    for key, value in (*given.items(), *split_settings(settings)):
+        if key in ("method", "method.kind"):
+            name_rule(value)
     if spec_file is not None:
         spec = None if data is not None or columns is not None else _read_spec(spec_file, text)
         if spec is None or (network is not None and not needs_naming(spec.network.name)):

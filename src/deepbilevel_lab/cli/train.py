@@ -99,6 +99,7 @@ def train(
 
     from deepbilevel_lab.processes import Launch
     from deepbilevel_lab.specs import to_plain
+    from deepbilevel_lab.training.own_rules import check_loaded
     from deepbilevel_lab.training.spec_files import to_toml
     from deepbilevel_lab.training.spreading import check_spread
 
@@ -113,6 +114,7 @@ def train(
             columns=read_columns_spec(target, text, ignore),
         )
         spec = resolved.spec
+        check_loaded(spec.method)
         if seeds is not None and seed is not None:
             raise ValueError("--seed and --seeds cannot be given together; --seeds 0-4 runs five")
         if seeds is not None and launch.size > 1:

@@ -12,6 +12,7 @@ from deepbilevel_lab.specs import canonical_json
 from deepbilevel_lab.sweeps.tied_command import End, TiedCommand
 from deepbilevel_lab.sweeps.trials import Job, News, Trial
 from deepbilevel_lab.training.folder import RunFolder
+from deepbilevel_lab.training.own_rules import check_loaded
 from deepbilevel_lab.training.run import SAVE_SECONDS
 from deepbilevel_lab.training.spec import RunSpec
 
@@ -55,10 +56,12 @@ class InFolder(ABC):
         """Start a trial, or go on with it where it was stopped."""
 
 
-def name_network(spec: RunSpec) -> list[str]:
-    """Return the option by which a process of this one may use a network that the user has named to this one."""
-    network = spec.network
-    return ["--network", check_named(network.name, network.code)] if needs_naming(network.name) else []
+def name_code(spec: RunSpec) -> list[str]:
+    """Return the options by which a process of this one may use code that the user has named to this one."""
+    network, method = spec.network, spec.method
+    check_loaded(method)
+    options = ["--network", check_named(network.name, network.code)] if needs_naming(network.name) else []
+    return [*options, "--method", method.kind] if ":" in method.kind else options
 
 
 def make_news(trial: Trial, said: dict[str, Any] | End) -> News:
@@ -73,5 +76,5 @@ class LocalProcesses(InFolder):
 
     def start(self, trial: Trial, news: "Queue[News]") -> TiedCommand:
         """Start a process."""
-        options = [*self._options, *name_network(trial.spec)]
+        options = [*self._options, *name_code(trial.spec)]
         return TiedCommand(canonical_json(trial.spec), options, lambda said: news.put(make_news(trial, said)))

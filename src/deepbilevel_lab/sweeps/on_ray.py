@@ -19,7 +19,7 @@ from typing import Any
 
 import deepbilevel_lab
 from deepbilevel_lab.specs import canonical_json
-from deepbilevel_lab.sweeps.local import InFolder, make_news, name_network
+from deepbilevel_lab.sweeps.local import InFolder, make_news, name_code
 from deepbilevel_lab.sweeps.marks import standing_mark
 from deepbilevel_lab.sweeps.remote_run import Order, RemoteRun
 from deepbilevel_lab.sweeps.tied_command import End
@@ -122,7 +122,7 @@ class RayCluster(InFolder):
         """Return what a node needs to know of a run."""
         return Order(
             spec=canonical_json(spec),
-            options=(*self._options, *name_network(spec)),
+            options=(*self._options, *name_code(spec)),
             folder=str(RunFolder.of(spec, self.out).path),
             mark=str(self._mark),
             data_dir=self._data_dir,

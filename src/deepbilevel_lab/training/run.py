@@ -16,6 +16,7 @@ from deepbilevel_lab.training.interruption import Interrupted, Interruption
 from deepbilevel_lab.training.keeping import Keeper, NoKeeper
 from deepbilevel_lab.training.loop import DivergedError, Progress, TrainingLoop
 from deepbilevel_lab.training.other_runs import RunsBeside
+from deepbilevel_lab.training.own_rules import check_loaded
 from deepbilevel_lab.training.spec import RunSpec
 from deepbilevel_lab.training.spreading import check_spread
 
@@ -107,6 +108,7 @@ def train(
         LostProcessError: if one of several processes is gone, or does not answer.
         FailedElsewhereError: if another one of them raises why the run has failed.
     """
+    check_loaded(spec.method)
     spec, own = with_own_data(spec, data)
     processes = find_processes()
     check_spread(spec, processes.size)

@@ -16,7 +16,7 @@ import torch
 from deepbilevel.contract import ADDED_LATER, Rule
 from deepbilevel.rules.average import Uniform
 from deepbilevel.rules.bilevel import BilevelRule
-from deepbilevel.rules.catalog import RULES, find_rule
+from deepbilevel.rules.catalog import RULES
 from deepbilevel.sampling.draws import Draw
 from deepbilevel.sampling.pools import OnRare
 from deepbilevel_lab.data import find_recipe
@@ -30,6 +30,7 @@ from deepbilevel_lab.noise import NoiseSpec
 from deepbilevel_lab.specs import MOST, MOST_THREADS, Kinds, SpecError, check_not_above, spec_id, validate
 from deepbilevel_lab.training.earlier_specs import as_first_written, upgraded
 from deepbilevel_lab.training.optimizers import OptimizerSpec
+from deepbilevel_lab.training.own_rules import RuleNotLoaded, find_loaded_rule
 from deepbilevel_lab.training.schedules import Constant, ScheduleSpec
 
 Device = Literal["cpu", "cuda", "mps"]
@@ -102,7 +103,9 @@ class RunSpec:
 
     data: DataSpec
     network: NetworkSpec
-    method: Annotated[Rule[Any], Kinds(RULES, find_rule)] = field(default_factory=BilevelRule)
+    method: Annotated[Rule[Any], Kinds(RULES, find_loaded_rule, RuleNotLoaded.standing_for)] = field(
+        default_factory=BilevelRule
+    )
     loss: LossSpec = field(default_factory=CrossEntropy)
     mixing: Mixup | None = None
     noise: NoiseSpec | None = None
