@@ -13,4 +13,9 @@ def main() -> None:
         if error.name not in {"typer", "rich"}:
             raise
         sys.exit(f"the deepbilevel command needs {error.name}; run: pip install 'deepbilevel[cli]'")
-    app()
+    try:
+        app()
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        sys.exit(130)  # Ctrl-C while a class of another package was made: Python 3.11 and before wrap it
