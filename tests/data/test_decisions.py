@@ -7,6 +7,7 @@ from deepbilevel_lab.data import load_data
 from deepbilevel_lab.specs import SpecError
 from deepbilevel_lab.training.sets import load_sets
 from tests.cli.trained import make_spec, run_in_process, write_colours
+from tests.data.layouts import write
 
 HEADER = "index,path,given_label,decision,new_label\n"
 
@@ -87,9 +88,57 @@ def test_other_tables_and_missing_ones_are_named(tmp_path, photos):
         load_data("folder", photos, labels="nowhere.csv")
 
 
-def test_images_with_several_labels_are_refused():
+OF_SEVERAL = "index,path,class_index,given_label,decision,new_label\n"
+
+
+def test_of_several_labels_each_is_decided_by_itself(tmp_path):
+    root = write("voc2007", tmp_path / "voc")
+    before = load_data("voc2007", root)
+    given = [int(before.labels[place, 0]) for place in range(4)]
+    lines = [f"{place},,aeroplane,{given[place]},{decision},{new}" for place, decision, new in (
+        (0, "accept", 1 - given[0]), (1, "keep", given[1]), (2, "drop", "")
+    )]  # fmt: skip
+    lines += ["0,,dog,,relabel,1", f"3,,person,{int(before.labels[3, 14])},keep,{int(before.labels[3, 14])}"]
+    after = load_data("voc2007", root, labels=decided(tmp_path, *lines, header=OF_SEVERAL))
+    expected = before.labels.clone()
+    expected[0, 0], expected[0, before.class_names.index("dog")] = 1 - given[0], 1
+    kept = [place for place in range(len(before)) if place != 2]
+    assert after.numbers.tolist() == kept
+    assert torch.equal(after.labels, expected[kept])
+    difficult = before.difficult.clone()
+    difficult[0, 0] = difficult[0, before.class_names.index("dog")] = False
+    assert torch.equal(after.difficult, difficult[kept])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("0,,aeroplan,,keep,1", r"unknown class in .*line 2 'aeroplan'; did you mean 'aeroplane'"),
+        ("0,,dog,,accept,yes", r"line 2: of several labels each is 1 or 0, got 'yes'"),
+        ("0,,dog,,accept,", r"line 2: of several labels each is 1 or 0, got ''"),
+        ("0,,dog,,keep,1\n0,,dog,,drop,", r"line 3: image 0 with class 'dog' is there already, in line 2"),
+    ],
+)
+def test_lines_about_several_labels_that_cannot_be_are_named(tmp_path, line, message):
+    root = write("voc2007", tmp_path / "voc")
+    with pytest.raises(ValueError, match=message):
+        load_data("voc2007", root, labels=decided(tmp_path, line, header=OF_SEVERAL))
+
+
+def test_labels_that_were_other_ones_when_audited_are_named_by_class(tmp_path):
+    root = write("voc2007", tmp_path / "voc")
+    given = int(load_data("voc2007", root).labels[0, 0])
+    table = decided(tmp_path, f"0,,aeroplane,{1 - given},keep,{1 - given}", header=OF_SEVERAL)
+    said = f"image 0 with class 'aeroplane' has the label '{given}', and had '{1 - given}' when it was audited"
+    with pytest.raises(ValueError, match=said):
+        load_data("voc2007", root, labels=table)
+    with pytest.raises(ValueError, match="it needs class_index, decision, new_label and index or path"):
+        load_data("voc2007", root, labels=decided(tmp_path))
+
+
+def test_predictions_of_a_run_are_no_labels_of_images_that_have_several():
     with pytest.raises(SpecError, match="are one class per image; voc2007 has several"):
-        make_spec("voc2007", **{"data.labels": "corrected.csv", "data.limit": None, "data.test_limit": None})
+        make_spec("voc2007", **{"data.labels": "run:0123456789", "data.limit": None, "data.test_limit": None})
 
 
 def test_a_run_trains_on_what_was_decided(tmp_path):

@@ -37,42 +37,77 @@ def apply_decisions(data: LabelledSet, table: Path, directory: Path) -> Labelled
     """Return the images with the labels a person decided on, and without those that were dropped.
 
     Args:
-        data: a whole data set with one label per image.
+        data: a whole data set.
         table: with the columns ``index`` or ``path``, ``decision`` and ``new_label``; ``given_label``, where it is
-            there, must be the label that the image has.
+            there, must be the label that the image has. Where images have several labels, ``class_index`` names the
+            class that a line is about, and labels are 1 or 0: whether the image has it.
         directory: of the data set, from which paths in the table are seen.
     """
     if not table.is_file():
         raise FileNotFoundError(f"labels {table} is not a file; save it on the page of an audit")
     columns, rows = read_table(table)
-    if not set(columns).issuperset(_COLUMNS) or not set(columns) & {"index", "path"}:
+    needed = ("class_index", *_COLUMNS) if data.multi_label else _COLUMNS
+    if not set(columns).issuperset(needed) or not set(columns) & {"index", "path"}:
         raise ValueError(
-            f"{table} has the columns {', '.join(columns) or 'none'}; it needs decision, new_label and index or path, "
+            f"{table} has the columns {', '.join(columns) or 'none'}; it needs {', '.join(needed)} and index or path, "
             "as the page of an audit saves them"
         )
     places = {normpath(name): place for place, name in enumerate(names_in(data, directory)) if name}
-    labels, dropped, seen = data.labels.clone(), set[int](), dict[int, int]()
+    decided = _Decided(data)
     for line, row in enumerate(rows, start=2):
         where = f"{table}, line {line}"
-        place = _find(row, places, len(data), where)
-        if place in seen:
+        decided.add(row, _find(row, places, len(data), where), line, where)
+    return decided.result()
+
+
+class _Decided:
+    """The labels of a data set under decision, a line of the table at a time."""
+
+    def __init__(self, data: LabelledSet) -> None:
+        self._data = data
+        self._labels = data.labels.clone()
+        self._difficult = None if data.difficult is None else data.difficult.clone()
+        self._dropped = set[int]()
+        self._lines = dict[tuple[int, ...], int]()
+
+    def add(self, row: dict[str, str], place: int, line: int, where: str) -> None:
+        """Take over a line about one image; ``where`` says which line for messages."""
+        data = self._data
+        # One label, that of an image, or that of an image and a class.
+        cell = (place, _number(row["class_index"], data, where)) if data.multi_label else (place,)
+        what = f"{data.noun} {place}" + "".join(f" with class {data.class_names[each]!r}" for each in cell[1:])
+        if cell in self._lines:
+            raise ValueError(f"{where}: {what} is there already, in line {self._lines[cell]}; remove one of them")
+        self._lines[cell] = line
+        if row.get("given_label") and (given := self._read(row["given_label"], where)) != data.labels[cell]:
             raise ValueError(
-                f"{where}: {data.noun} {place} is there already, in line {seen[place]}; remove one of them"
+                f"{where}: {what} has the label {self._show(int(data.labels[cell]))!r}, and had {self._show(given)!r} "
+                "when it was audited; audit these labels, without noise, and decide again"
             )
-        seen[place] = line
-        if row.get("given_label") and (given := _number(row["given_label"], data, where)) != data.labels[place]:
-            raise ValueError(
-                f"{where}: {data.noun} {place} has the label {data.class_names[int(data.labels[place])]!r}, and had "
-                f"{data.class_names[given]!r} when it was audited; audit these labels, without noise, and decide again"
-            )
-        if choose(f"decision in {where}", row["decision"] or "", DECISIONS) == "drop":
-            dropped.add(place)
-        else:
-            labels[place] = _number(row["new_label"], data, where)
-    corrected = replace(data, labels=labels)
-    if not dropped:
-        return corrected
-    return take(corrected, torch.tensor([place for place in range(len(data)) if place not in dropped]))
+        decision = choose(f"decision in {where}", row["decision"] or "", DECISIONS)
+        if decision == "drop":
+            self._dropped.add(place)
+            return
+        self._labels[cell] = self._read(row["new_label"], where)
+        if self._difficult is not None and decision != "keep":
+            self._difficult[cell] = False  # a person has seen it
+
+    def result(self) -> LabelledSet:
+        """Return the data set as decided."""
+        corrected = replace(self._data, labels=self._labels, difficult=self._difficult)
+        if not self._dropped:
+            return corrected
+        return take(corrected, torch.tensor([place for place in range(len(corrected)) if place not in self._dropped]))
+
+    def _read(self, label: str | None, where: str) -> int:
+        if not self._data.multi_label:
+            return _number(label, self._data, where)
+        if label not in ("0", "1"):
+            raise ValueError(f"{where}: of several labels each is 1 or 0, got {label!r}; 1 if the image has the class")
+        return int(label)
+
+    def _show(self, label: int) -> str:
+        return str(label) if self._data.multi_label else self._data.class_names[label]
 
 
 def _find(row: dict[str, str], places: dict[str, int], num_images: int, where: str) -> int:

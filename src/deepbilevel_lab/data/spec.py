@@ -71,10 +71,10 @@ class DataSpec:
         validate(self)
         entry = self.entry
         choose("recipe", self.recipe, RECIPES)
-        if referred_run(self.labels, key="labels") is not None or are_decisions(self.labels):
+        if referred_run(self.labels, key="labels") is not None:
             if entry.multi_label:
                 raise SpecError(f"labels {self.labels!r} are one class per image; {self.name} has several")
-        elif self.labels is not None:
+        elif self.labels is not None and not are_decisions(self.labels):
             choose(f"label set of {self.name}", self.labels, label_sets(self.name))
             if self.train_split != "train":
                 raise SpecError(f"labels {self.labels!r} are of the training images, not of split {self.split!r}")

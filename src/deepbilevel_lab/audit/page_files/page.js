@@ -348,10 +348,14 @@
   const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 
   function save() {
-    const lines = [["index", "path", "given_label", "decision", "new_label"]];
+    // Of several labels, as in issues.csv: which class, and 1 or 0 whether it is there.
+    const classes = data.oneLabel ? [] : ["class_index"];
+    const said = (label) => (label < 0 ? "" : data.oneLabel ? safe(name(label), "'") : String(1 - (label % 2)));
+    const lines = [["index", "path", ...classes, "given_label", "decision", "new_label"]];
     for (const [row, decision, label] of [...decided.values()].sort((one, other) => data.index[one[0]] - data.index[other[0]])) {
-      const labels = [data.given[row], decision === "drop" ? -1 : label].map((each) => (each < 0 ? "" : safe(name(each), "'")));
-      lines.push([String(data.index[row]), data.path ? safe(data.path[row], "./") : "", labels[0], decision, labels[1]]);
+      const about = classes.map(() => safe(name(data.given[row] - (data.given[row] % 2)), "'"));
+      const path = data.path ? safe(data.path[row], "./") : "";
+      lines.push([String(data.index[row]), path, ...about, said(data.given[row]), decision, said(label)]);
     }
     const text = lines.map((cells) => `${cells.map(quoted).join(",")}\n`).join("");
     const link = document.createElement("a");
