@@ -60,7 +60,7 @@ def write_findings(
         content = io.BytesIO()
         np.save(content, findings.probabilities, allow_pickle=False)
         stream.write(content.getvalue())
-    parquet = _write_parquet(table, out / "issues.parquet")
+    parquet = _write_parquet(table, out / "issues.parquet", findings)
     rows, pictured = _page_rows(findings, show)
     rows["id"] = hashlib.sha256(json.dumps([findings.title, rows]).encode()).hexdigest()[:10]
     sheets = _sheets(findings.data, pictured, on_picture)
@@ -105,16 +105,22 @@ def _describe_rate(rate: NoiseRate, what: str) -> str:
     return f"About {100 * rate.estimate:.1f} % {what} (95 % interval: {100 * rate.low:.1f} to {100 * rate.high:.1f} %)."
 
 
-def _write_parquet(table: Path, path: Path) -> Path | None:
+def _write_parquet(table: Path, path: Path, findings: Findings) -> Path | None:
     """Write the table as Parquet where pyarrow is installed; what an earlier audit left must not stand beside it."""
     try:
-        read_csv = importlib.import_module("pyarrow.csv").read_csv
+        arrow_csv = importlib.import_module("pyarrow.csv")
         write_table = importlib.import_module("pyarrow.parquet").write_table
     except ImportError:
         path.unlink(missing_ok=True)
         return None
+    # Classes may be called 007 or null, which are not 7 and nothing.
+    has_names = any(not name.isdecimal() or name != str(int(name)) for name in findings.class_names)
+    named = ["given_label", "predicted_label"] if findings.issues.class_index is None else ["class_index"]
+    as_text = dict.fromkeys(["path", *(named if has_names else [])], "string")
+    cells = arrow_csv.ConvertOptions(column_types=as_text, strings_can_be_null=False)
+    lines = arrow_csv.ParseOptions(newlines_in_values=True)
     with replacing(path) as stream:
-        write_table(read_csv(table), stream)
+        write_table(arrow_csv.read_csv(table, parse_options=lines, convert_options=cells), stream)
     return path
 
 

@@ -116,7 +116,10 @@ def load_csv(table: Path) -> ImagesOnDisk:
         raise FileNotFoundError(f"{table} is not a file; it should be a table with the columns path,label")
     columns, rows = read_table(table)
     if not {"path", "label"} <= set(columns):
-        raise ValueError(f"{table} has the columns {', '.join(columns) or 'none'}; it needs path and label")
+        raise ValueError(
+            f"{table} has the columns {', '.join(columns) or 'none'}; it needs path and label. Of a table of numbers "
+            "or text, say which column holds the labels: --target"
+        )
     for number, row in enumerate(rows, start=2):
         if any(not row[name] for name in ("path", "label", "clean_label") if name in columns):
             raise ValueError(f"{table}, line {number}: a path or label is empty; fill it in or remove the line")

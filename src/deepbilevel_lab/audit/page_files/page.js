@@ -7,7 +7,8 @@
   const DONE = { accept: "accepted", keep: "kept", drop: "dropped", relabel: "changed" };
   const MOST_IN_MATRIX = 20;
   const MOST_PAIRS = 200;
-  const CAPTION = 48; // pixels below a picture
+  const LONG = 7; // characters; two such names need two lines
+  const CAPTION = data.names.some((each) => each.length > LONG) ? 66 : 48; // pixels below a picture
   const ROW_HEIGHT = 132; // of a row of a table
   const ROW_WIDTH = 420; // at least
   const AROUND = 2; // rows of pictures made ready above and below the window
