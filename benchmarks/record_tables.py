@@ -1,7 +1,9 @@
 """Markdown tables from committed records of `compare` and `reproduce`."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 
 from deepbilevel_lab.records import SweepRecord, read_file
 from deepbilevel_lab.records.sweeps import Cell
@@ -29,13 +31,13 @@ def demo() -> str:
     rows = [
         [_DEMO[cell.row], *(_figure(cell, name, spread=True) for name in ("train", "test", "best"))] for cell in cells
     ]
-    return _table(["", "train, noisy labels", "test, last epoch", "test, best epoch"], rows)
+    return markdown_table(["", "train, noisy labels", "test, last epoch", "test, best epoch"], rows)
 
 
 def cifar10_methods() -> str:
     """Return many methods on 5,000 images of CIFAR-10, one learning rate for all."""
     records = [_read(f"cifar10-methods/sweep-cifar10-{name}.json") for name in _CIFAR]
-    return _table(["method", *_CIFAR.values()], _side_by_side([record.cells for record in records]))
+    return markdown_table(["method", *_CIFAR.values()], _side_by_side([record.cells for record in records]))
 
 
 def digits_methods() -> str:
@@ -44,7 +46,7 @@ def digits_methods() -> str:
     beside = {"uniform", "bilevel", "sgd"}
     shown = [cell for number, cell in enumerate(cells) if number < 8 or cell.row in beside]
     rows = [[f"{cells.index(cell) + 1}. {cell.row}", _triple(cell)] for cell in shown]
-    return _table(["of 42 methods", "test, last / best / train"], rows)
+    return markdown_table(["of 42 methods", "test, last / best / train"], rows)
 
 
 def table1() -> str:
@@ -55,13 +57,13 @@ def table1() -> str:
     for row in dict.fromkeys(row for row, _ in cells):
         found = [cells[row, column] for column in columns]
         rows.append([row, *(text for cell in found for text in (_ours(cell), _theirs(cell)))])
-    return _table(["row", "clean, ours", "clean, paper", "50 % wrong, ours", "50 % wrong, paper"], rows)
+    return markdown_table(["row", "clean, ours", "clean, paper", "50 % wrong, ours", "50 % wrong, paper"], rows)
 
 
 def table1_controls() -> str:
     """Return controls of the ablations at 50 %."""
     rows = [[cell.row, _triple(cell)] for cell in _read("compact/sweep-controls-table1-50.json").cells]
-    return _table(["method, seed 0", "test, last / best / train"], rows)
+    return markdown_table(["method, seed 0", "test, last / best / train"], rows)
 
 
 def noise_curve() -> str:
@@ -73,7 +75,25 @@ def noise_curve() -> str:
     for row in ("SGD", "Bilevel"):
         at = {round(100 * (cell.x or 0.0)): cell for cell in cells if cell.row == row}
         rows.append([row, *(_triple(at[rate]) for rate in _RATES)])
-    return _table(["", *(f"{rate} %" for rate in _RATES)], rows)
+    return markdown_table(["", *(f"{rate} %" for rate in _RATES)], rows)
+
+
+def tumours() -> str:
+    """Return the methods of docs/tables.md on a table with wrong labels."""
+    cells = _read("tables/sweep-tumours.json").cells
+    rows = [[cell.row, *(_figure(cell, name, spread=True) for name in ("test", "train"))] for cell in cells]
+    return markdown_table(["method", "test, last epoch", "train, labels as given"], rows)
+
+
+def adam() -> str:
+    """Return what becomes of Adam with each of its inputs, mean and standard deviation over seeds."""
+    runs = json.loads((RESULTS / "adam.json").read_text())["runs"]
+    rows: list[list[str]] = []
+    for method in dict.fromkeys(run["method"] for run in runs):
+        of_seeds = [run for run in runs if run["method"] == method]
+        columns = [[run[name] for run in of_seeds] for name in ("last", "best", "train")]
+        rows.append([method, *(f"{mean(column):.1f} ± {stdev(column):.1f}" for column in columns)])
+    return markdown_table(["Adam gets", "test, last epoch", "test, best epoch", "train"], rows)
 
 
 def inception() -> str:
@@ -86,7 +106,9 @@ def inception() -> str:
     controls = [cell for cell in _read("compact/sweep-controls-table1-inception-50.json").cells if cell.row != "sgd"]
     names = ("train", "train_clean", "test", "best")
     rows = [[cell.row, *(_figure(cell, name) for name in names), _theirs(cell)] for cell in [*paper, *controls]]
-    return _table(["", "train, as given", "train, clean", "test, last", "test, best", "paper: train / test"], rows)
+    return markdown_table(
+        ["", "train, as given", "train, clean", "test, last", "test, best", "paper: train / test"], rows
+    )
 
 
 def _read(path: str) -> SweepRecord:
@@ -123,6 +145,7 @@ def _theirs(cell: Cell) -> str:
     return "" if cell.published is None else f"{cell.published.train:.2f} / {cell.published.test:.2f}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines])

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import noisy_labels, recommendations, record_tables
+from benchmarks import cost_tables, noisy_labels, recommendations, record_tables
 from benchmarks.label_issues import measuring as label_issues
 from deepbilevel_lab.replacement import write_text
 
@@ -25,6 +25,12 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "inception": record_tables.inception,
     "label-issues": label_issues.tables,
     "recommendations": recommendations.table,
+    "tumours": record_tables.tumours,
+    "adam": record_tables.adam,
+    "cost": cost_tables.updates,
+    "cost-variants": cost_tables.variants,
+    "cost-memory": cost_tables.memory,
+    "counted-work": cost_tables.counted,
 }
 
 
