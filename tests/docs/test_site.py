@@ -1,0 +1,72 @@
+"""The documentation site in a browser: it fits screens, shows its pictures and equations, and finds what people look for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sphinx", reason="sphinx is missing; run: pip install '.[dev]'")
+
+ROOT = Path(__file__).parents[2]
+LOOK = """() => ({
+    overflow: document.documentElement.scrollWidth - window.innerWidth,
+    broken: [...document.images].filter(image => !image.naturalWidth).map(image => image.src),
+    untyped: [...document.querySelectorAll("article p, article td")]
+        .filter(each => !each.querySelector("code") && /\\\\[a-z]+\\{|\\$[^$]+\\$/.test(each.textContent))
+        .map(each => each.textContent),
+})"""
+
+
+@pytest.fixture(scope="module")
+def site(browser, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", str(ROOT / "docs"), str(folder)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def opened(browser, width, scheme):
+    page = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme).new_page()
+    page.lost = []
+    page.on("requestfailed", lambda request: page.lost.append(request.url))
+    page.on(
+        "request", lambda request: page.lost.extend([request.url] * (not request.url.startswith(("file:", "data:"))))
+    )
+    return page
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (390, "light")])
+def test_every_page_fits_and_is_complete(browser, site, width, scheme):
+    page = opened(browser, width, scheme)
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 40
+    for path in pages:
+        page.goto(path.as_uri())
+        found = page.evaluate(LOOK)
+        assert found["overflow"] <= 0, f"{path.name} scrolls sideways"
+        assert (found["broken"], found["untyped"], page.lost) == ([], [], []), path.name
+
+
+def test_equations_are_shown(browser, site):
+    page = opened(browser, 1280, "light")
+    page.goto((site / "method.html").as_uri())
+    heights = page.eval_on_selector_all("math", "found => found.map(each => each.getBoundingClientRect().height)")
+    assert len(heights) > 20
+    assert min(heights) > 5
+
+
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [("which method", "Which method?"), ("wrong labels", "Which of my labels are wrong?"), ("resume", "Training runs")],
+)
+def test_search_finds_what_people_look_for(browser, site, words, title):
+    page = opened(browser, 1280, "light")
+    page.goto(f"{(site / 'search.html').as_uri()}?q={words.replace(' ', '+')}")
+    page.wait_for_function("document.querySelector('#search-results p.search-summary, #search-results h2')")
+    page.wait_for_selector("ul.search li a")
+    page.wait_for_function(
+        "title => [...document.querySelectorAll('ul.search li > a')].some(each => each.textContent === title)",
+        arg=title,
+    )
