@@ -6,7 +6,7 @@ from torch import nn
 
 from deepbilevel_lab.networks.catalog import NetworkSpec, build_network
 from deepbilevel_lab.networks.fine_tuning import fill_from, freeze_backbone
-from deepbilevel_lab.networks.named_code import TIMM, TRANSFORMERS, check_named, make_own
+from deepbilevel_lab.networks.named_code import TIMM, TRANSFORMERS, check_named, make_own, needs_naming
 from deepbilevel_lab.networks.timm_networks import make_timm
 from deepbilevel_lab.networks.transformers_networks import make_transformer
 from deepbilevel_lab.networks.weights_file import read_weights
@@ -41,6 +41,8 @@ def _make(spec: NetworkSpec, num_classes: int, input_shape: tuple[int, ...] | No
     """Make a network: of the catalog, of timm, of transformers, or by the user's own function."""
     arguments = dict(spec.arguments)
     if spec.name.startswith(TIMM):
+        if needs_naming(spec.name):
+            check_named(spec.name, spec.code)
         return make_timm(spec.name, num_classes, pretrained=spec.pretrained, arguments=arguments)
     if spec.name.startswith(TRANSFORMERS):
         place = check_named(spec.name, spec.code)

@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 TIMM, TRANSFORMERS = "timm:", "transformers:"
+HUB = "hf-hub:"
 _LENGTH = 16
 _TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges*", "special_tokens_map.json", "*.model")
 
@@ -29,16 +30,19 @@ def is_own_code(name: str) -> bool:
 
 
 def needs_naming(name: str) -> bool:
-    """Whether a network is taken from this machine, and so must be named by whoever runs the command."""
-    return is_own_code(name) or name.startswith(TRANSFORMERS)
+    """Whether a network is taken from this machine or somebody's page, and so must be named by who runs the command."""
+    return is_own_code(name) or name.startswith((TRANSFORMERS, TIMM + HUB))
 
 
 def name_code(name: str) -> str | None:
     """Allow this process to use a network that is code or a folder; return the hash of its content.
 
-    What is neither needs no permission: nothing is done, and None returned.
+    What needs no permission is left alone; where there is no content, None is returned.
     """
     if not needs_naming(name):
+        return None
+    if name.startswith(TIMM):  # no file here decides what it is
+        _named[_called(name), ""] = name
         return None
     content = hashlib.sha256(b"".join(file.read_bytes() for file in _source_files(name))).hexdigest()[:_LENGTH]
     _named[_called(name), content] = name

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from deepbilevel_lab.networks.named_code import TIMM
+from deepbilevel_lab.networks.named_code import HUB, TIMM
 
 _INSTALL = "pip install timm, or without torchvision: pip install --no-deps timm, pip install huggingface_hub pyyaml"
 _FILES = {"checkpoint_path", "cache_dir", "pretrained_cfg", "pretrained_cfg_overlay"}
@@ -23,16 +23,16 @@ _FILES = {"checkpoint_path", "cache_dir", "pretrained_cfg", "pretrained_cfg_over
 
 def make_timm(name: str, num_classes: int, *, pretrained: bool, arguments: Mapping[str, Any]) -> nn.Module:
     """Make a network of timm; pretrained weights are fetched or found in the cache."""
-    timm = import_timm()
     model_name = name.removeprefix(TIMM)
-    files = [name] if model_name.startswith("local-dir:") else []
+    files = [name] if ":" in model_name.removeprefix(HUB) else []  # local-dir:, however it is spelt
     files += [f"network.arguments.{each}" for each in sorted(_FILES & arguments.keys())]
     if files:
         raise ValueError(f"{files[0]} names files of this machine; give the weights with --weights FILE instead")
+    timm = import_timm()
     try:
         return timm.create_model(model_name, pretrained=pretrained, num_classes=num_classes, **arguments)
     except Exception as error:  # timm and the hub raise what they trip over
-        if not pretrained and not model_name.startswith("hf-hub:"):
+        if not pretrained and not model_name.startswith(HUB):
             known = ", ".join(timm.list_models(f"*{model_name}*")[:5]) or "timm.list_models() shows all"
             raise ValueError(f"network {name}: {error}; near it: {known}") from error
         raise ValueError(
@@ -109,8 +109,8 @@ class _NamedMembers(type):
 
 
 def _where(timm: Any, model_name: str) -> str:
-    if model_name.startswith("hf-hub:"):
-        return f"https://huggingface.co/{model_name.removeprefix('hf-hub:')} (model.safetensors)"
+    if model_name.startswith(HUB):
+        return f"https://huggingface.co/{model_name.removeprefix(HUB)} (model.safetensors)"
     config = timm.get_pretrained_cfg(model_name, allow_unregistered=True)
     if config is not None and config.hf_hub_id:
         tag = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
