@@ -109,6 +109,18 @@ def test_networks_whose_weights_are_not_finite_predict_nothing(value, run, tmp_p
     one_line(run_in_process("predict", path, photo), f"holds weights that are not finite, in {name}", 1)
 
 
+def test_networks_whose_answers_are_no_numbers_predict_nothing(run, tmp_path):
+    path = tmp_path / "model.safetensors"
+    with safe_open(run / "model.safetensors", "pt") as file:
+        about = file.metadata()
+    weights = load_file(run / "model.safetensors")
+    largest = {name: torch.full_like(each, 3e38) for name, each in weights.items() if each.is_floating_point()}
+    save_file({**weights, **largest}, path, about)
+    photo = tmp_path / "photo.ppm"
+    photo.write_bytes(b"P6 8 8 255\n" + bytes(range(192)))
+    one_line(run_in_process("predict", path, photo), "fetch a copy, or train it again", 1)
+
+
 def refusal(read, path):
     """Return what a reader says about a file, or None if it reads it; only a ValueError is a refusal."""
     try:

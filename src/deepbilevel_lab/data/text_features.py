@@ -14,6 +14,7 @@ from deepbilevel_lab.specs import SpecError, validate
 
 _PLACES = 2**13
 _MOST_PLACES = 2**20
+_MOST_IDF = 50  # of 2**64 rows it is 45
 _LENGTH = 20.0  # at length 1 the first layer's outputs are so small that training hardly starts
 
 
@@ -34,6 +35,8 @@ class TextColumn:
         validate(self)
         if not 1 <= len(self.idf) <= _MOST_PLACES:
             raise SpecError(f"idf of column {self.name!r} must have 1 to {_MOST_PLACES:,} entries, got {len(self.idf)}")
+        if not all(1 <= weight <= _MOST_IDF for weight in self.idf):  # a text of weight 0 would be divided by it
+            raise SpecError(f"idf of column {self.name!r} must lie in 1 .. {_MOST_IDF}; train the network again")
 
     @staticmethod
     def fit(name: str, cells: Sequence[str]) -> "TextColumn":

@@ -97,7 +97,13 @@ class Predictor:
 
     def probabilities(self, feed: Feed, *, crops: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield ``(indices, probabilities)`` for all images in order."""
-        return predict(self._network, feed, crops=crops, autocast=self._autocast)
+        for indices, probabilities in predict(self._network, feed, crops=crops, autocast=self._autocast):
+            if not bool(probabilities.isfinite().all()):  # the first class would win; weights can do that and be finite
+                raise ValueError(
+                    f"the network's answer for {feed.data.noun} {int(indices[0])} or one after it is not a number; its "
+                    "file is damaged or its training diverged: fetch a copy, or train it again"
+                )
+            yield indices, probabilities
 
     def check_kind(self, data: LabelledSet) -> None:
         """Refuse images where rows are wanted, and rows where images are."""
