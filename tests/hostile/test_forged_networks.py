@@ -51,6 +51,7 @@ FORGERIES = {
     "no number": ("rows", {"std": float("nan")}),
     "another kind": ("rows", {"kind": "python"}),
     "a list as a name": ("rows", {"name": ["number"]}),
+    "the target as a column": ("text", {"name": "kind"}),
     "a column that is not there": ("rows", {"name": "../../number"}),
 }
 

@@ -130,6 +130,8 @@ class TableEncoding:
         validate(self)
         if not self.columns:
             raise SpecError("columns is empty; a network needs something to look at")
+        if any(column.name == self.target for column in self.columns):
+            raise SpecError(f"column {self.target!r} is both predicted and looked at; train the network again")
 
     @property
     def width(self) -> int:
