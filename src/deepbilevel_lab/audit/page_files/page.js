@@ -9,7 +9,10 @@
   const MOST_PAIRS = 200;
   const LONG = 7; // characters; two such names need two lines
   const CAPTION = data.names.some((each) => each.length > LONG) ? 66 : 48; // pixels below a picture
-  const ROW_HEIGHT = 132; // of a row of a table
+  const ONE_LINE = 55; // characters
+  const characters = (texts) => texts.reduce((sum, each) => sum + each.length + 1, 0);
+  const isShort = data.cells && data.cells.every((cells) => characters(cells) + characters(data.columns) < ONE_LINE);
+  const ROW_HEIGHT = isShort ? 72 : 132; // of a row of a table
   const ROW_WIDTH = 420; // at least
   const AROUND = 2; // rows of pictures made ready above and below the window
 
