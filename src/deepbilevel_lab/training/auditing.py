@@ -138,6 +138,9 @@ def load_audit(path: Path) -> KeptAudit:
         about = json.loads(entries[ENTRY])
         class_names = tuple(about["class_names"])
         labels, numbers = tensors.pop("labels"), tensors.pop("numbers")
+        is_numbering = numbers.dtype == torch.int64 and numbers.shape == labels.shape and numbers.numel() > 0
+        if not is_numbering or int(numbers.min()) < 0:
+            raise ValueError("its numbers do not say which images were observed")
         audit = LabelAudit(labels, num_classes=len(class_names))
         audit.load_state_dict({**tensors, "labels_checksum": about["labels_checksum"]})
         return KeptAudit(audit, numbers, class_names, from_plain(RunSpec, about["spec"]))
