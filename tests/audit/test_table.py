@@ -73,6 +73,19 @@ def test_of_several_labels_wrong_and_missing_ones_are_found():
         assert abs(rate.estimate - wrong[labels == value].mean()) < 0.03
 
 
+def test_of_several_labels_a_network_that_has_not_learned_says_nothing():
+    random = np.random.RandomState(0)
+    labels = (random.rand(60, 8) < 0.2).astype(int)
+    audit = LabelAudit(labels, num_classes=8)
+    leaning = torch.tensor([0.5, -0.5] * 4)  # of an untrained network, whatever it sees
+    for _ in range(3):
+        audit.observe(range(60), leaning + 0.05 * torch.randn(60, 8))
+    issues = audit.issues()
+    assert not issues.noise_rate.told_apart
+    assert not issues.missing_rate.told_apart
+    assert not issues.is_label_issue.any()
+
+
 def test_samples_never_visited_are_a_stated_gap():
     audit, _, _ = trained(unvisited=[3, 77])
     issues = audit.issues()

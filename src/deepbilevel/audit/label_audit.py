@@ -11,7 +11,7 @@ from torch import Tensor
 from deepbilevel.audit.inputs import Array, as_tensor, check_rows, read_indices, read_labels
 from deepbilevel.audit.mixture import Floats, Ints, NoiseRate, judge_scores
 from deepbilevel.audit.observations import Observations
-from deepbilevel.audit.scores import Score, score_labels, std_of_wrong, to_normal
+from deepbilevel.audit.scores import Score, has_learned, score_labels, std_of_wrong, to_normal
 from deepbilevel.audit.table import Issues
 from deepbilevel.checks import check_count
 from deepbilevel.distributed.ranks import find_ranks
@@ -222,6 +222,8 @@ class LabelAudit:
             wrong_std = std_of_wrong(seen, score)
             return *judge_scores(scores, labels, seen.num_classes, wrong_std=wrong_std), None
         p_wrong, rates = np.full(scores.shape, np.nan), list[NoiseRate]()
+        if not has_learned(seen):
+            return p_wrong, NoiseRate(), NoiseRate()
         for value in (1, 0):  # given and absent labels have nothing in common: most are absent, and rightly so
             cells, wrong_std = labels == value, std_of_wrong(seen, score, value)
             p_wrong[cells], rate = judge_scores(

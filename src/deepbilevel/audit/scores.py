@@ -12,6 +12,7 @@ from deepbilevel.checks import choose
 Score = Literal["contrast", "probability", "margin", "hit_rate", "agreement"]
 
 _ENOUGH = 10**6  # numbers for a median
+_LEARNED = 0.7  # half is chance
 
 
 def score_labels(seen: Observations, name: Score) -> Floats:
@@ -60,6 +61,23 @@ def std_of_wrong(seen: Observations, name: Score, value: int = 1) -> float | Non
     null = evidence[others & np.isfinite(evidence)]
     # By the median absolute deviation: some of these classes are the right ones.
     return 1.4826 * float(np.median(np.abs(null - np.median(null)))) if len(null) else None
+
+
+def has_learned(seen: Observations) -> bool:
+    """Whether a network of several labels knows its classes: samples that have one mostly score higher than others.
+
+    Before it does, probabilities differ between classes only, and two populations of classes look like right and wrong
+    labels.
+    """
+    means = seen.mean_probabilities().cpu().numpy().astype(np.float64)
+    rows = np.isfinite(means).all(axis=1)
+    labels, means = seen.labels.cpu().numpy()[rows], means[rows]
+    ranks = means.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
+    given = labels.sum(axis=0)
+    pairs = given * (len(labels) - given)
+    # Mann-Whitney: in how many pairs of a sample with the class and one without it does the former score higher?
+    higher = (ranks * labels).sum(axis=0) - given * (given - 1) / 2
+    return pairs.sum() > 0 and float(higher.sum() / pairs.sum()) >= _LEARNED
 
 
 def _evidence(means: Floats, name: Score, *, multi_label: bool) -> Floats:
