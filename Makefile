@@ -30,8 +30,9 @@ test-lowest:  ## the library and the command with the oldest versions pyproject.
 	$(PYTHON) -m venv .venv/lowest
 	@# The oldest typer warns with newer releases of click, which users do not see.
 	$(LOWEST) -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[cli]' 'click<8.3' pytest pytest-xdist hypothesis
-	$(LOWEST) -m pytest -n auto -m 'not slow' src/deepbilevel $(addprefix tests/,rules sampling one_pass audit distributed cli) \
-	  tests/test_*bilevel*.py tests/test_gradients.py tests/test_guards.py tests/test_loop_contract.py tests/test_mixed_precision.py
+	$(LOWEST) -m pytest -n auto -m 'not slow' src/deepbilevel $(addprefix tests/,rules sampling one_pass audit distributed) \
+	  tests/test_*bilevel*.py tests/test_gradients.py tests/test_guards.py tests/test_loop_contract.py tests/test_mixed_precision.py \
+	  tests/cli/test_help.py tests/cli/test_train_command.py
 
 check: $(INSTALLED) docs  ## style, types, the layers of the house, and the site without a broken link
 	$(BIN)/ruff check .
