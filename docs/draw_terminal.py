@@ -14,7 +14,7 @@ from rich.text import Text
 
 COMMAND = "deepbilevel train --data digits --noise uniform:0.4 --method cross-validated --batch-size 4 --epochs 12"
 PICTURE = Path(__file__).parent / "images" / "train.svg"
-_COLUMNS = 104
+_COLUMNS = 116
 # A page must not ask other hosts for a font.
 _FORMAT = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 

@@ -96,7 +96,7 @@ class Bar(Listener):
     def __init__(self, bars: "Bars") -> None:
         self._bars = bars
         self._last = 0.0
-        self._epochs = 0
+        self._epochs = self._num_groups = 0
 
     def message(self, text: str) -> None:
         """See :class:`Listener`."""
@@ -105,7 +105,7 @@ class Bar(Listener):
     def started(self, loop: "TrainingLoop", folder: "RunFolder") -> None:
         """See :class:`Listener`."""
         num_groups, spec = loop.parts.groups.num_groups, loop.parts.spec
-        self._epochs = spec.epochs
+        self._epochs, self._num_groups = spec.epochs, num_groups
         self._task = self._bars.add_task(
             f"epoch {loop.epoch + 1} of {spec.epochs}", total=spec.epochs * num_groups, now=""
         )
@@ -128,7 +128,12 @@ class Bar(Listener):
     def epoch(self, row: Row) -> None:
         """See :class:`Listener`."""
         self.message(f"epoch {row.epoch}  {describe_row(row)}")
-        self._bars.update(self._task, description=f"epoch {row.epoch} of {self._epochs}", now="")  # the line says more
+        self._bars.update(
+            self._task,
+            completed=row.epoch * self._num_groups,  # the last groups may have come between two refreshes
+            description=f"epoch {row.epoch} of {self._epochs}",
+            now="",  # the line above says more
+        )
 
 
 class Json(Listener):
