@@ -33,9 +33,9 @@ test-lowest:  ## the library and the command with the oldest versions pyproject.
 	$(LOWEST) -m pytest -n auto -m 'not slow' src/deepbilevel $(addprefix tests/,rules sampling one_pass audit distributed) \
 	  tests/test_*bilevel*.py tests/test_gradients.py tests/test_guards.py tests/test_loop_contract.py tests/test_mixed_precision.py \
 	  tests/cli/test_help.py tests/cli/test_train_command.py \
-  --ignore tests/distributed/test_sharded.py \
+  --ignore src/deepbilevel/integrations --ignore tests/distributed/test_sharded.py \
   --ignore tests/distributed/test_audited_runs.py --ignore tests/distributed/test_training_commands.py
-	@# Left out: sharded parameters need torch 2.6, and the other two play torchrun as later versions have it.
+	@# Left out: trainers of others, sharded parameters (torch 2.6), and two files that play torchrun as later versions have it.
 
 check: $(INSTALLED) docs  ## style, types, the layers of the house, and the site without a broken link
 	$(BIN)/ruff check .

@@ -193,6 +193,8 @@ def _ranking(found: Sequence[Mapping[str, Mapping[str, Mapping[str, float]]]], k
     auroc, precision, missed = (
         [None if each is None else each[name] for each in measured] for name in ("auroc", "average_precision", "missed")
     )
+    if not any(measured):
+        return "-"
     return f"{_spread(auroc, 3)} / {_mean(precision):.3f} / {100 * _mean(missed):.0f} %"
 
 
@@ -203,6 +205,8 @@ def _mean(values: Sequence[float | None]) -> float:
 def _spread(values: Sequence[float | None], digits: int) -> str:
     """Return mean and deviation over seeds, and how many seeds if some lack the figure."""
     there = [value for value in values if value is not None]
+    if not there:
+        return "-"
     deviation = f" ± {stdev(there):.{digits}f}" if len(there) > 1 else ""
     fewer = "" if len(there) == len(values) else f" ({len(there)} of {len(values)} seeds)"
     return f"{_mean(there):.{digits}f}{deviation}{fewer}"
