@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from deepbilevel.audit import LabelAudit
 from deepbilevel.checks import check_count
 from deepbilevel.contract import Report, Rule
 from deepbilevel.distributed import share
@@ -165,6 +166,40 @@ class BilevelCallback(Callback):
             trainer.accumulate_grad_batches = 1
             del pl_module.training_step, pl_module.backward
             self._step = self._loss = None
+
+
+class AuditCallback(Callback):
+    """Shows an audit what the module predicts in training, with any rule or none; checkpoints keep what it saw.
+
+    The ``training_step`` of the module returns ``{"loss": loss, "logits": logits, "index": index}``, the last being the
+    places of the samples in the data set. Afterwards: ``callback.audit.issues()``; on several processes
+    ``callback.audit.gathered().issues()``.
+
+    Args:
+        audit: of the labels of the whole data set.
+    """
+
+    def __init__(self, audit: LabelAudit) -> None:
+        self.audit = audit
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Observe a mini-batch."""
+        if not isinstance(outputs, Mapping) or not {"logits", "index"} <= outputs.keys():  # pyright: ignore[reportUnknownMemberType]
+            raise ValueError(
+                "an audit needs the logits, and which samples they are of: let training_step return "
+                '{"loss": loss, "logits": logits, "index": index}'
+            )
+        self.audit.observe(outputs["index"], outputs["logits"])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was observed."""
+        return self.audit.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.audit.load_state_dict(state_dict)
 
 
 def refuse_settings(trainer: Trainer, module: LightningModule, callback: BilevelCallback) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
 
+from deepbilevel.audit import LabelAudit
 from deepbilevel.checks import check_count
 from deepbilevel.contract import Report, Rule
 from deepbilevel.distributed import share
@@ -40,6 +41,8 @@ class BilevelTrainer(Trainer):
         arguments: of the ``Trainer``, in its order.
         rule: how the gradients of a group become one; the paper's rule by default.
         labels: one class for each item of ``train_dataset``; its column ``labels`` or ``label`` by default.
+        audit: is shown what the model predicts in training. Items then have a key ``index``, their place in the data
+            set; checkpoints keep what it saw. On several processes, ask ``audit.gathered()`` in the end.
         on_rare: what to do with classes that have fewer items than a group has mini-batches; see
             :class:`~deepbilevel.MatchedGroups`.
         settings: of the ``Trainer``.
@@ -50,12 +53,14 @@ class BilevelTrainer(Trainer):
         *arguments: Any,
         rule: Rule[Any] | None = None,
         labels: Any = None,
+        audit: LabelAudit | None = None,
         on_rare: Any = "raise",
         **settings: Any,
     ) -> None:
         super().__init__(*arguments, **settings)
         self.rule = BilevelRule() if rule is None else rule
         self.labels = labels
+        self.audit = audit
         self.on_rare = on_rare
         self.num_batches = check_count(
             "gradient_accumulation_steps",
@@ -130,12 +135,32 @@ class BilevelTrainer(Trainer):
             self.optimizer.train()  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
         with self.compute_loss_context_manager():
             # Without `num_items_in_batch`, by which the loss would be divided: it counts those of the whole group.
-            loss = self.compute_loss(model, self._prepare_inputs(inputs))
-        assert isinstance(loss, Tensor)
+            loss = self._watched_loss(model, self._prepare_inputs(inputs))
         self._step.backward(loss)
         if self._step.full:
             self._report = self._step.fill()
         return loss.detach() / self.num_batches  # which the Trainer adds up, for its log
+
+    def _watched_loss(self, model: nn.Module, inputs: dict[str, Any]) -> Tensor:
+        """Return the loss of a mini-batch, and show its scores to the audit if there is one."""
+        if self.audit is None:
+            loss = self.compute_loss(model, inputs)
+        elif "index" not in inputs:
+            raise ValueError(
+                "an audit needs to know the samples: give each item a key 'index', its place in the data set"
+            )
+        else:
+            index = inputs.pop("index")
+            outputs: Any
+            loss, outputs = self.compute_loss(model, inputs, return_outputs=True)
+            self.audit.observe(index, outputs["logits"])
+        assert isinstance(loss, Tensor)
+        return loss
+
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        if self.audit is not None:
+            self._signature_columns = [*(self._signature_columns or ()), "index"]
 
     def make_step(self) -> None:
         """Make the step of the model as it is trained, in a wrapper where there are several processes."""
@@ -164,14 +189,18 @@ class BilevelTrainer(Trainer):
         super()._save_optimizer_and_scheduler(output_dir)
         if self._step is not None:
             torch.save(self._step.state_dict(), self._state_file(output_dir))
+        if self.audit is not None:
+            torch.save(self.audit.state_dict(), self._state_file(output_dir, "audit"))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and (file := self._state_file(checkpoint)).exists():
             self._to_load = torch.load(file, weights_only=True, map_location=self.args.device)
+        if checkpoint is not None and self.audit is not None:
+            self.audit.load_state_dict(torch.load(self._state_file(checkpoint, "audit"), weights_only=True))
 
-    def _state_file(self, folder: str) -> Path:
-        return Path(folder) / f"bilevel_{self.args.process_index}.pt"
+    def _state_file(self, folder: str, what: str = "bilevel") -> Path:
+        return Path(folder) / f"{what}_{self.args.process_index}.pt"
 
 
 class _MakesStep(TrainerCallback):
