@@ -10,23 +10,10 @@ import pytest
 from deepbilevel_lab.training.model_file import load_model
 from deepbilevel_lab.training.packing import from_bytes, to_bytes
 from tests.audit_command.found import read_table
-from tests.cli.trained import run_command, run_in_process
+from tests.cli.trained import refusal, run, run_command
 from tests.data.tables import write_notes, write_patients, write_table
 
 QUICK = ("--epochs", "3", "--threads", "1", "--quiet")
-
-
-def run(*arguments):
-    result = run_in_process(*arguments)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def refusal(*arguments):
-    result = run_in_process(*arguments)
-    assert result.exit_code != 0
-    assert isinstance(result.exception, SystemExit), result.exception
-    return result.stderr
 
 
 def train_table(folder, *arguments):

@@ -7,23 +7,10 @@ import torch
 
 from deepbilevel_lab.networks import named_code
 from deepbilevel_lab.training.model_file import load_model
-from tests.cli.trained import run_in_process
+from tests.cli.trained import refusal, run
 from tests.data.tables import WORDS, write_notes, write_patients, write_table
 
 QUICK = ("--threads", 1, "--quiet")
-
-
-def run(*arguments):
-    result = run_in_process(*arguments)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def refusal(*arguments):
-    result = run_in_process(*arguments)
-    assert result.exit_code != 0
-    assert isinstance(result.exception, SystemExit), result.exception
-    return " ".join(result.stderr.split())
 
 
 @pytest.fixture

@@ -39,6 +39,21 @@ def run_in_process(*arguments, **environment):
     return runner.invoke(app, list(map(str, arguments)))
 
 
+def run(*arguments):
+    """Run a command that must succeed."""
+    result = run_in_process(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refusal(*arguments):
+    """Run a command that must be refused without a traceback, and return what it says."""
+    result = run_in_process(*arguments)
+    assert result.exit_code != 0
+    assert isinstance(result.exception, SystemExit), result.exception
+    return result.stderr
+
+
 def run_command(*arguments, cwd=None):
     command = [sys.executable, "-m", "deepbilevel", *map(str, arguments)]
     environment = {**os.environ, "COLUMNS": "250"}
