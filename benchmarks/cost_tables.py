@@ -15,6 +15,10 @@ _NETWORKS: Mapping[str, str] = {
 }
 _CLOSER = ("cifarnet-8x8", "cifarnet-8x16", "cifarnet-8x64", "inception", "inception-8x64", "preact-resnet18")
 _COMPARED = ("gradient accumulation", "bilevel", "bilevel, at once", "gradient-agreement-filtering")
+_SUMMARISED: Mapping[str, str] = {
+    "bilevel": "`Bilevel`, one pass per mini-batch",
+    "bilevel, at once": "`Bilevel`, joined passes",
+}
 _IN_MEMORY: Mapping[str, str] = {
     "SGD, one mini-batch": "SGD, one mini-batch",
     "SGD, one batch": "SGD, all samples in one batch",
@@ -24,15 +28,23 @@ _IN_MEMORY: Mapping[str, str] = {
 }
 
 
+def summary() -> str:
+    """Return the lowest and highest cost of the paper's rule over the settings that were measured over many rounds."""
+    rows: list[list[str]] = []
+    for name, shown in _SUMMARISED.items():
+        ranges = (_range(each[name][to]["median"] for _, each in _closer()) for to in ("to_sgd", "to_accumulation"))
+        rows.append([shown, *ranges])
+    return markdown_table(["", "relative to SGD", "relative to gradient accumulation"], rows)
+
+
 def updates() -> str:
     """Return the cost of an update in the settings that were measured over many rounds."""
     rows: list[list[str]] = []
-    for name in _CLOSER:
-        for setting, contenders in _updates(f"bench/closer/{name}.json").items():
-            network, _, shape = setting.partition(" ")
-            rounds = contenders["bilevel"]["rounds"]
-            ratios = (_ratio(contenders[compared]) for compared in _COMPARED)
-            rows.append([f"{_NETWORKS[network]} {shape} ({rounds})", *ratios])
+    for setting, contenders in _closer():
+        network, _, shape = setting.partition(" ")
+        rounds = contenders["bilevel"]["rounds"]
+        ratios = (_ratio(contenders[compared]) for compared in _COMPARED)
+        rows.append([f"{_NETWORKS[network]} {shape} ({rounds})", *ratios])
     return markdown_table(["network, group (rounds)", *_COMPARED], rows)
 
 
@@ -44,7 +56,7 @@ def variants() -> str:
         if name not in ("SGD, one batch", *_COMPARED):
             medians = [each[name]["to_sgd"]["median"] for each in settings.values() if not each[name]["failed"]]
             failed = [setting for setting, each in settings.items() if each[name]["failed"]]
-            rows.append([name, f"{min(medians):.2f} to {max(medians):.2f}", _networks(failed)])
+            rows.append([name, _range(medians), _networks(failed)])
     return markdown_table(["update", "relative to SGD", "fails on"], rows)
 
 
@@ -62,6 +74,11 @@ def counted() -> str:
     return markdown_table(["", "operations", "model sizes read and written", "model sizes allocated"], rows)
 
 
+def _range(medians: Iterable[float]) -> str:
+    ordered = sorted(medians)
+    return f"{ordered[0]:.2f} to {ordered[-1]:.2f}"
+
+
 def _ratio(contender: Mapping[str, Any]) -> str:
     to_sgd, to_accumulation = contender["to_sgd"], contender["to_accumulation"]
     text = f"{to_sgd['median']:.2f} ({to_sgd['low']:.2f}-{to_sgd['high']:.2f})"
@@ -70,6 +87,10 @@ def _ratio(contender: Mapping[str, Any]) -> str:
 
 def _networks(settings: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(_NETWORKS[setting.split()[0]] for setting in settings))
+
+
+def _closer() -> list[tuple[str, dict[str, Any]]]:
+    return [setting for name in _CLOSER for setting in _updates(f"bench/closer/{name}.json").items()]
 
 
 def _updates(path: str) -> dict[str, dict[str, Any]]:

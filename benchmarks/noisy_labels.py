@@ -13,9 +13,10 @@ import fnmatch
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.record_tables import markdown_table
 from deepbilevel_lab.drawing.figures import Dot, Figure, Panel, linear
 from deepbilevel_lab.drawing.pictures import write_drawing
 from deepbilevel_lab.drawing.svg import draw_figure
@@ -85,15 +86,17 @@ def committed() -> dict[str, Methods]:
 
 
 def tables() -> str:
-    """Return the committed records as Markdown, a table per data set and network."""
-    return "\n\n".join(f"**{data}**\n\n{_table(methods)}" for data, methods in committed().items())
+    """Return the committed records as Markdown: the last epoch for each data set and network, and the rest folded."""
+    parts: list[str] = []
+    for data, methods in committed().items():
+        details = f"<details>\n<summary>{data}: epoch picked / best epoch; last epoch over the rates</summary>"
+        parts += [f"**{data}**", _table(methods, _last), details, _table(methods, _details), "</details>"]
+    return "\n\n".join(parts)
 
 
-def _table(methods: Methods) -> str:
-    lines = [f"| method | {' | '.join(methods)} |", "|---" * (len(methods) + 1) + "|"]
-    for name in METHODS:
-        lines.append(f"| {name} | {' | '.join(_entry(each[name]) for each in methods.values())} |")
-    return "\n".join(lines)
+def _table(methods: Methods, entry: Callable[[Tuned], str]) -> str:
+    rows = [[name, *(entry(each[name]) for each in methods.values())] for name in METHODS]
+    return markdown_table(["method", *methods], rows)
 
 
 def draw() -> list[Path]:
@@ -131,18 +134,28 @@ def _panel(noise: str, methods: Mapping[str, Tuned]) -> Panel:
     return Panel(noise, f"{noise}: test accuracy (%)", "", scale, None, dots=tuple(dots), rows=rows, row_labels=METHODS)
 
 
-def _entry(tuned: Tuned) -> str:
-    """Return last, picked and best epoch of the chosen rate, and the range of the last epoch over the grid."""
-    if tuned.chosen is None or tuned.range is None:
+def _last(tuned: Tuned) -> str:
+    """Return the last epoch at the chosen rate, with its standard deviation over seeds."""
+    if tuned.chosen is None:
         return "not finished"
-    figures = {name: tuned.chosen.summary.get(name) for name in ("test", "picked", "best")}
-    last, picked, best = ("-" if each is None or each.mean is None else f"{each.mean:.1f}" for each in figures.values())
-    test = figures["test"]
+    test = tuned.chosen.summary.get("test")
     spread = "" if test is None or test.spread is None else f" ± {test.spread:.1f}"
     done = sum(run.status == "done" for run in tuned.chosen.runs)
     fewer = "" if done == len(tuned.chosen.runs) else f" ({done} of {len(tuned.chosen.runs)} seeds)"
+    return f"{_mean(tuned, 'test')}{spread}{fewer}"
+
+
+def _details(tuned: Tuned) -> str:
+    """Return the epoch picked on held-out images, the best one, and the range of the last one over the rates."""
+    if tuned.range is None:
+        return "not finished"
     low, high = tuned.range
-    return f"**{last}**{spread} / {picked} / {best}; {low:.0f} to {high:.0f}{fewer}"
+    return f"{_mean(tuned, 'picked')} / {_mean(tuned, 'best')}; {low:.0f} to {high:.0f}"
+
+
+def _mean(tuned: Tuned, name: str) -> str:
+    figure = None if tuned.chosen is None else tuned.chosen.summary.get(name)
+    return "-" if figure is None or figure.mean is None else f"{figure.mean:.1f}"
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from deepbilevel_lab.replacement import write_text
 
@@ -71,11 +72,14 @@ def table() -> str:
         best = max(tests, key=tests.__getitem__)
         words = [_short(each["choice"]), f"{tests[each['choice']]:.1f}", f"{_short(best)}, {tests[best]:.1f}"]
         lines.append(f"| {name} | {' | '.join(words)} | {each['regret']:.1f} |")
-    summary = (
-        f"Within half a point of the best in {record['within_half_a_point']} of {record['settings']} settings; mean "
-        f"regret {record['mean_regret']:.1f} points."
-    )
-    return "\n".join([*lines, "", summary])
+    return "\n".join([*lines, "", *(_summary(data, record["advice"]) for data in ("digits", "cifar10"))])
+
+
+def _summary(data: str, advice: Mapping[str, Mapping[str, Any]]) -> str:
+    regrets = [each["regret"] for name, each in advice.items() if name.startswith(data)]
+    near = sum(regret <= 0.5 for regret in regrets)
+    within = f"within half a point of the best in {near} of {len(regrets)} settings"
+    return f"- {data}: {within}; mean regret {mean(regrets):.1f} points."
 
 
 def _short(method: str) -> str:

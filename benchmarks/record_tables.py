@@ -40,15 +40,6 @@ def cifar10_methods() -> str:
     return markdown_table(["method", *_CIFAR.values()], _side_by_side([record.cells for record in records]))
 
 
-def digits_methods() -> str:
-    """Return the methods that end highest on digits, and those they are to be seen beside."""
-    cells = sorted(_read("digits-methods/sweep-digits-uniform-50.json").cells, key=lambda cell: -_mean(cell, "test"))
-    beside = {"uniform", "bilevel", "sgd"}
-    shown = [cell for number, cell in enumerate(cells) if number < 8 or cell.row in beside]
-    rows = [[f"{cells.index(cell) + 1}. {cell.row}", _triple(cell)] for cell in shown]
-    return markdown_table(["of 42 methods", "test, last / best / train"], rows)
-
-
 def table1() -> str:
     """Return the paper's ablations on CifarNet beside its own numbers."""
     cells = {(cell.row, cell.column): cell for cell in _read("compact/sweep-table1-compact.json").cells}
@@ -118,11 +109,6 @@ def _read(path: str) -> SweepRecord:
 def _side_by_side(columns: Sequence[Iterable[Cell]]) -> list[list[str]]:
     by_row = [{cell.row: _triple(cell) for cell in cells} for cells in columns]
     return [[row, *(each[row] for each in by_row)] for row in by_row[0]]
-
-
-def _mean(cell: Cell, name: str) -> float:
-    figure = cell.summary.get(name)
-    return float("nan") if figure is None or figure.mean is None else figure.mean
 
 
 def _figure(cell: Cell, name: str, *, spread: bool = False) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import cost_tables, noisy_labels, recommendations, record_tables
+from benchmarks import cost_tables, noisy_labels, paper_size, recommendations, record_tables
 from benchmarks.label_issues import measuring as label_issues
 from deepbilevel_lab.replacement import write_text
 
@@ -18,15 +18,16 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "demo": record_tables.demo,
     "noisy-labels": noisy_labels.tables,
     "cifar10-methods": record_tables.cifar10_methods,
-    "digits-methods": record_tables.digits_methods,
     "table1": record_tables.table1,
     "table1-controls": record_tables.table1_controls,
     "noise-curve": record_tables.noise_curve,
+    "paper-size": paper_size.table,
     "inception": record_tables.inception,
     "label-issues": label_issues.tables,
     "recommendations": recommendations.table,
     "tumours": record_tables.tumours,
     "adam": record_tables.adam,
+    "cost-summary": cost_tables.summary,
     "cost": cost_tables.updates,
     "cost-variants": cost_tables.variants,
     "cost-memory": cost_tables.memory,
@@ -51,6 +52,7 @@ def main() -> None:
             write_text(page, filled(text))
             print(page.relative_to(_ROOT))
     noisy_labels.draw()
+    paper_size.draw()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ site, and equations become MathML, so that a page needs no script and no network
 """
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,14 +15,17 @@ from sphinx.application import Sphinx
 
 import deepbilevel
 
+sys.path.insert(0, str(Path(__file__).parent))  # for `command_reference`
+
 project = "deepbilevel"
 version = release = deepbilevel.__version__
 copyright = "the authors of deepbilevel"  # noqa: A001 (the name Sphinx reads)
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "command_reference"]
 exclude_patterns = ["conf.py"]
 html_theme = "furo"
-html_title = "deepbilevel"
-html_static_path: list[str] = []
+html_title = f"deepbilevel {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = html_show_sphinx = False
 html_math_renderer = "mathml"
 myst_enable_extensions = ["dollarmath"]
@@ -74,7 +78,7 @@ def _fit_links(text: str, source: PurePosixPath, page: PurePosixPath) -> str:
             return f"{mark}[{words}]({up}{path.removeprefix('docs/')}{anchor})"
         if path.startswith("examples"):
             return f"[{words}]({up}examples.md)"
-        return words if "`" in words else f"{words} (`{path}`)"
+        return words if "`" in words else f"`{path}`" if words == path else f"{words} (`{path}`)"
 
     parts = _CODE.split(text)
     return "".join(part if part.startswith("```") else _LINK.sub(fitted, part) for part in parts)

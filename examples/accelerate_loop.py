@@ -1,6 +1,6 @@
 """A loop with Accelerate: accelerate launch --num-processes 2 examples/accelerate_loop.py
 
-It needs `pip install 'deepbilevel[accelerate]'`. The processes share every group; without `launch` it runs in one.
+It needs `pip install '.[accelerate]'`. The processes share every group; without `launch` it runs in one.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Text classification with the Hugging Face Trainer, 30 % of the labels wrong: with and without groups.
 
-It needs `pip install 'deepbilevel[transformers]'` and downloads nothing: a small BERT is made from a configuration.
+It needs `pip install '.[transformers]'` and downloads nothing: a small BERT is made from a configuration.
 """
 
 import tempfile

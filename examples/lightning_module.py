@@ -1,6 +1,6 @@
 """Lightning on labels of which 30 % are wrong: the same module with and without the callback.
 
-It needs `pip install 'deepbilevel[lightning]'`. On several processes, set Trainer(use_distributed_sampler=False).
+It needs `pip install '.[lightning]'`. On several processes, set Trainer(use_distributed_sampler=False).
 """
 
 import torch

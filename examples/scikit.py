@@ -1,6 +1,6 @@
 """A table with wrong labels in scikit-learn: breast cancer, a third of the training labels flipped.
 
-It needs `pip install 'deepbilevel[sklearn]'`.
+It needs `pip install '.[sklearn]'`.
 """
 
 import tempfile

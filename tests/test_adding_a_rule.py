@@ -1,10 +1,11 @@
-"""CONTRIBUTING.md shows how a rule is added: its code passes the contract battery and trains, with src untouched."""
+"""The rule of docs/own-rules.md passes the contract battery, trains and is compared, with src untouched."""
 
 import importlib
 import inspect
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from functools import partial
@@ -15,7 +16,7 @@ import pytest
 from deepbilevel import GroupStep
 from tests import test_loop_contract
 
-PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
+PAGE = Path(__file__).parents[1] / "docs" / "own-rules.md"
 
 
 def battery():
@@ -52,15 +53,32 @@ def test_the_battery_is_not_empty():
     assert len(list(battery())) > 10
 
 
-def test_it_trains_by_its_import_path_and_is_named_in_the_record(folder, tmp_path):
-    command = [sys.executable, "-m", "deepbilevel", "train", "--data", "digits", "--method", "my_rules:UnitMean"]
-    settings = ["--epochs", "2", "--limit", "200", "--set", "group.batch_size=8", "--out", str(tmp_path), "--quiet"]
+def run_from_page(name, folder, out, *options):
+    """Run the page's command of that name as it stands there, only smaller."""
+    (line,) = re.findall(rf"^deepbilevel ({name} .*)$", PAGE.read_text(), flags=re.MULTILINE)
+    smaller = ["--epochs", "2", "--limit", "200", "--set", "group.batch_size=8", "--out", str(out), "--quiet"]
     paths = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [*command, *settings], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, check=False
+        [sys.executable, "-m", "deepbilevel", *shlex.split(line), *smaller, *options],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+        check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_it_trains_by_its_import_path_and_is_named_in_the_record(folder, tmp_path):
+    run_from_page("train", folder, tmp_path)
     (record,) = tmp_path.glob("*/record.json")
     content = json.loads(record.read_text())
     assert content["spec"]["method"] == {"kind": "my_rules:UnitMean"}
     assert content["status"] == "done"
+
+
+@pytest.mark.slow  # three runs; the test above trains with the rule
+def test_it_is_compared_with_others(folder, tmp_path):
+    run_from_page("compare", folder, tmp_path, "--seeds", "0")
+    (record,) = tmp_path.glob("sweep-compare-*.json")
+    runs = {cell["row"]: [each["status"] for each in cell["runs"]] for cell in json.loads(record.read_text())["cells"]}
+    assert runs == {key: ["done"] for key in ("sgd", "bilevel", "sgd[method.kind=my_rules:UnitMean]")}

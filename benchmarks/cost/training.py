@@ -1,7 +1,7 @@
 """What a run costs beyond the forward and backward passes of its network, and how many images it gets through.
 
 The real thing is measured: ``deepbilevel_lab.training.train`` with sampler, augmentation, rule, optimizer, log of
-steps, progress and checkpoints, on made images in CIFAR's layout. When the run starts, its parts are exchanged for
+steps, progress and checkpoints, on synthetic images in CIFAR's layout. When the run starts, its parts are exchanged for
 subclasses that do the same and keep time; no class is changed. Processor time, so that waiting for the processor does
 not count. Evaluation is left out: it is forward passes alone.
 """

@@ -1,4 +1,4 @@
-"""What is to be done in one update: a network, k mini-batches of made images, and an optimizer.
+"""What is to be done in one update: a network, k mini-batches of synthetic images, and an optimizer.
 
 Every contender gets the same samples and its own copy of the same network. This module knows no contender and no clock.
 """

@@ -1,7 +1,7 @@
 """What a rule is: a frozen value whose accumulator turns the k gradients of a group into one.
 
 A new rule is one file: a dataclass with its settings and checks, and an :class:`Accumulator` with its equation. A line
-in ``rules/catalog.py`` gives it a name; CONTRIBUTING.md shows the whole diff.
+in ``rules/catalog.py`` gives it a name; docs/own-rules.md has a whole one.
 """
 
 from abc import ABC, abstractmethod

@@ -99,18 +99,18 @@ _WRITERS: Mapping[str, tuple[str, Callable[[Path], None]]] = MappingProxyType(
 
 
 def make_data(root: Path, names: Iterable[str]) -> None:
-    """Write the made data sets of these names into a folder, as large as the scale ``smoke`` wants them.
+    """Write the synthetic data sets of these names into a folder, as large as the scale ``smoke`` wants them.
 
     Those that are there already are left; real data is never touched: a folder that holds any is refused.
     """
     for name in names:
-        sign, write = _WRITERS[choose("made data set", name, _WRITERS)]
+        sign, write = _WRITERS[choose("synthetic data set", name, _WRITERS)]
         done = root / f"made-{name}.done"
         if done.exists():
             continue
         if (root / sign).exists():
             raise FileExistsError(
-                f"{root / sign} is there, and not known to be made; name another folder for made images, or remove it"
+                f"{root / sign} exists and is not synthetic; name another folder for synthetic images, or remove it"
             )
         root.mkdir(parents=True, exist_ok=True)
         write(root)

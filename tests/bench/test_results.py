@@ -3,6 +3,8 @@
 import pytest
 
 from benchmarks.noisy_labels import METHODS, SETTINGS, command
+from benchmarks.paper_size import METHODS as PAPER_SIZE_METHODS
+from benchmarks.paper_size import command as paper_size_command
 from benchmarks.tables import PAGES, TABLES, filled
 from tests.cli.trained import run_in_process
 
@@ -25,3 +27,14 @@ def test_every_setting_can_be_planned(tmp_path):
         done = run_in_process(*words, "--dry-run")
         assert done.exit_code == 0, done.output
         assert len(done.output.splitlines()) == len(METHODS) * 3 * 3
+
+
+@pytest.mark.parametrize("method", PAPER_SIZE_METHODS)
+def test_runs_at_the_size_of_the_paper_can_be_planned(method, tmp_path):
+    ids = set()
+    for images in (2500, 50000):
+        done = run_in_process(*paper_size_command(method, images, tmp_path)[3:], "--dry-run")
+        assert done.exit_code == 0, done.output
+        assert "factor_per_epoch = 0.95" in done.output
+        ids.add(done.output.splitlines()[0])
+    assert len(ids) == 2

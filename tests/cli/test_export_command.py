@@ -35,6 +35,17 @@ def test_records_of_finished_runs_are_copied_without_what_is_only_true_here(tmp_
     assert make_report(to).num_figures > 0  # a report needs nothing else
 
 
+def test_runs_that_have_not_ended_are_exported_where_asked(tmp_path):
+    out, to = tmp_path / "runs", tmp_path / "shared"
+    make_runs(out)
+    result = run_in_process("runs", "export", to, "--out", out, "--unfinished")
+    assert result.exit_code == 0
+    assert "3 records" in result.output
+    kept = json.loads((to / "other-0123456789" / "record.json").read_text())
+    assert kept["status"] == "running"
+    assert "process" not in kept
+
+
 def test_an_export_can_be_listed_shown_and_compared(tmp_path):
     out, to = tmp_path / "runs", tmp_path / "shared"
     spec = make_runs(out)

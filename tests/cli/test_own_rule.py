@@ -1,6 +1,6 @@
 """A rule of one's own, in a module of one's own, named on the command line: trained, resumed and shown like any other.
 
-CONTRIBUTING.md has a rule without settings (``tests/test_adding_a_rule.py``); this one has a setting and a memory.
+docs/own-rules.md has a rule without settings (``tests/test_adding_a_rule.py``); this one has a setting and a memory.
 """
 
 import json
@@ -114,7 +114,7 @@ def test_it_trains_resumes_and_is_shown(tmp_path, environment):
     stopped = interrupted_after_an_epoch(tmp_path / "stopped", environment)
     assert stopped.name == unbroken.name
     assert stopped.name.startswith("digits-digit-cnn-somebody.rules-Smoothed-uniform-0.5-")
-    assert "going on at epoch" in run(*COMMAND, "--out", tmp_path / "stopped", environment=environment)
+    assert "resuming at epoch" in run(*COMMAND, "--out", tmp_path / "stopped", environment=environment)
     assert same(outcome(stopped), outcome(unbroken))
 
     # Listing needs no module of anybody's.

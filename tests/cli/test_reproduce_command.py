@@ -1,4 +1,4 @@
-"""``deepbilevel reproduce``: experiments by name, at a size, with real processes on made images."""
+"""``deepbilevel reproduce``: experiments by name, at a size, with real processes on synthetic images."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_an_experiment_runs_to_its_end_and_is_recorded_beside_what_is_printed(sm
     assert status["Bilevel", "noisy labels"] == ["missing"]  # not asked for
     assert status["Patrini et al.", "noisy labels"] == []
     assert (record["scale"], record["kind"]) == ("smoke", "experiment")
-    assert "made images" in record["reduced"]
+    assert "synthetic images" in record["reduced"]
     assert "69.8" in result.stdout  # printed by the paper
     assert "Bilevel" not in result.stdout.split("record:")[0].split("Patrini")[0]
 

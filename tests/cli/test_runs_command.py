@@ -146,7 +146,7 @@ def test_what_show_says_goes_on_with_an_interrupted_run(tmp_path):
     folder = RunFolder.of(spec, tmp_path / "my runs").path
     shown = runs("show", folder).stdout
     assert "epoch 1 of 2" in shown
-    (line,) = [line for line in shown.splitlines() if line.startswith("to go on")]
+    (line,) = [line for line in shown.splitlines() if line.startswith("to resume")]
     command = shlex.split(line.partition(": ")[2])
     assert command[:2] == ["deepbilevel", "train"]
     assert run_in_process(*command[1:]).exit_code == 0

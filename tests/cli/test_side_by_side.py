@@ -110,7 +110,7 @@ def test_nothing_is_guessed_before_anything_has_moved():
 def test_the_exit_code_tells_the_worst_that_happened(statuses, code, capsys):
     assert conclude(make_outcomes(*statuses)) == code
     errors = capsys.readouterr().err
-    assert ("the same command goes on" in errors) == bool({"interrupted", "waiting"} & set(statuses))
+    assert ("rerun the same command" in errors) == bool({"interrupted", "waiting"} & set(statuses))
     assert ("runs failed: bilevel[a=1], seed" in errors) == ("failed" in statuses)
 
 

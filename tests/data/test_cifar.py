@@ -89,12 +89,14 @@ def rewrite(path, change):
 def test_other_images_pass_neither_for_made_nor_for_published_ones(cifar10):
     folder = cifar10 / CIFAR10.folder
     rewrite(folder / "data_batch_2", lambda batch: batch[b"data"].__setitem__((3, 5), batch[b"data"][3, 5] ^ 1))
-    with pytest.raises(ValueError, match="data_batch_2 does not hold the made images that the names of its classes"):
+    with pytest.raises(
+        ValueError, match="data_batch_2 does not hold the synthetic images that the names of its classes"
+    ):
         load_data("cifar10", cifar10)
     # A list of checksums beside the files changes nothing: a stranger could have written it.
     sums = (f"{hashlib.md5(each.read_bytes()).hexdigest()}  {each.name}\n" for each in sorted(folder.iterdir()))
     (folder / "made-images.md5").write_text("".join(sums))
-    with pytest.raises(ValueError, match="data_batch_2 does not hold the made images"):
+    with pytest.raises(ValueError, match="data_batch_2 does not hold the synthetic images"):
         load_data("cifar10", cifar10)
     rewrite(folder / "batches.meta", lambda meta: meta[b"label_names"].__setitem__(0, b"made airplane"))
     with pytest.raises(ValueError, match=r"batches.meta has the MD5 .*, published is .*damaged or not the original"):

@@ -81,7 +81,7 @@ def test_a_right_file_is_not_fetched_again(server, tmp_path):
 @pytest.mark.parametrize("knows_ranges", [True, False])
 def test_a_broken_download_goes_on_where_it_stopped(server, tmp_path, knows_ranges):
     server.break_after, server.knows_ranges = 1_500_000, knows_ranges
-    with pytest.raises(OSError, match="run the same command again to go on"):
+    with pytest.raises(OSError, match="rerun the same command"):
         fetch_archive(archive(server), tmp_path, lambda *_: None)
     assert not (tmp_path / "set.tar.gz").exists()
     stopped_at = (tmp_path / "set.tar.gz.part").stat().st_size

@@ -68,7 +68,7 @@ def test_a_rank_that_hangs_ends_in_a_message_that_says_what_to_do(tmp_path):
     assert code == 1
     assert errors.startswith("error: another process of this run has not answered within the time-out")
     assert "--timeout" in errors
-    assert "The same command goes on from the last checkpoint" in errors
+    assert "Rerun the same command to resume from the last checkpoint" in errors
     assert len(errors.splitlines()) == 1
     record = json.loads((only_folder(tmp_path) / "record.json").read_text())
     assert record["status"] == "failed"
@@ -88,7 +88,7 @@ def test_a_rank_that_is_killed_is_missed_at_once_and_what_it_left_does_no_harm(t
     again = Ranks(
         *LONG, out=tmp_path, store=ranks.store
     )  # torchrun keeps its store, and in it the addresses of the dead
-    assert "going on at epoch" in again.commands[0].wait_for("message")["text"]
+    assert "resuming at epoch" in again.commands[0].wait_for("message")["text"]
     again.commands[0].signal(signal.SIGTERM)
     assert again.end()[0] == [130, 130]
 
@@ -101,7 +101,7 @@ def test_a_signal_to_one_rank_stops_all_and_saves_once(tmp_path, number):
     ranks.commands[1].signal(number)  # torchrun passes on what a process may have got from the terminal already
     codes, outputs, errors = ranks.end()
     assert codes == [130, 130]
-    assert re.fullmatch(r"stopped at epoch \d+, saved; the same command goes on from there\n", errors[0])
+    assert re.fullmatch(r"stopped at epoch \d+, saved; rerun the same command to resume\n", errors[0])
     assert (outputs[1], errors[1]) == ("", "")
     assert json.loads((only_folder(tmp_path) / "record.json").read_text())["status"] == "interrupted"
 
@@ -144,7 +144,7 @@ def test_torchrun_starts_a_killed_job_again_and_it_ends_as_an_unbroken_one(tmp_p
         output = agent.stdout.read()
         reader.join()
     assert agent.returncode == 0, "".join(said)
-    assert "going on at epoch 2" in output
+    assert "resuming at epoch 2" in output
     folder = only_folder(tmp_path)
     assert same(outcome(folder), outcome(unbroken))
 

@@ -117,13 +117,13 @@ def test_only_the_first_process_writes_and_is_heard(unbroken, alone):
 
 def test_a_signal_to_one_process_stops_all_at_the_same_step(two, unbroken, tmp_path):
     answers = two.run(run, out=tmp_path, stop_at=3)
-    said = "Interrupted: stopped at epoch 1, saved; the same command goes on from there"
+    said = "Interrupted: stopped at epoch 1, saved; rerun the same command to resume"
     assert [answer for _, answer in answers] == [said, said]
     path = folder(tmp_path)
     assert json.loads((path / "record.json").read_text())["status"] == "interrupted"
     assert [each.name for each in Checkpoints(path / "checkpoints").paths()] == ["step-00000003.safetensors"]
     heard, _ = two.run(run, out=tmp_path)[0]
-    assert heard[0] == "going on at epoch 1, step 3"
+    assert heard[0] == "resuming at epoch 1, step 3"
     assert identical(outcome(path), outcome(unbroken[0]))
 
 
@@ -133,7 +133,7 @@ def test_a_run_goes_on_in_any_number_of_processes(one, two, three, alone, tmp_pa
         out = tmp_path / str(number)
         shutil.copytree(tmp_path / "begun", out)
         heard, _ = processes.run(run, out=out)[0]
-        assert heard[0] == "going on at epoch 2, step 7"
+        assert heard[0] == "resuming at epoch 2, step 7"
         close(numbers(folder(out)), numbers(alone))
 
 

@@ -84,7 +84,7 @@ def test_a_single_run_saves(end, tmp_path):
         errors = process.stderr.read()
     assert process.returncode == 130
     assert errors.startswith("stopped at epoch")
-    assert errors.endswith("saved; the same command goes on from there\n")
+    assert errors.endswith("saved; rerun the same command to resume\n")
     [run] = find_runs(tmp_path)
     assert run.read_record().status == "interrupted"
 
@@ -163,4 +163,4 @@ def test_a_run_that_was_killed_after_its_last_epoch_says_so(tmp_path):
     with start(*command) as process:
         output, errors = process.communicate()
     assert process.returncode == 0, errors
-    assert "going on after the last epoch, step" in output
+    assert "resuming after the last epoch, step" in output

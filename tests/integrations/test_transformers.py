@@ -1,5 +1,8 @@
 """The Hugging Face trainer ends where a loop of one's own ends; what would go wrong silently is refused."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -201,3 +204,10 @@ def test_training_again_starts_anew(tmp_path):
     trainer.train()
     assert not torch.equal(vector(trainer.model.network), first)
     assert trainer.state.global_step == 2 * NUM_GROUPS
+
+
+def test_versions_whose_trainer_ends_elsewhere_are_refused():
+    code = "import transformers; transformers.__version__ = '5.2.0'; import deepbilevel.integrations.transformers"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "transformers 5.2.0 is too old; run: pip install 'transformers>=5.3'" in done.stderr

@@ -1,5 +1,7 @@
 """Scales: what they change, that they change nothing else, and that they say so."""
 
+from dataclasses import replace
+
 import pytest
 
 from deepbilevel_lab.losses import ObjectiveSpec
@@ -97,6 +99,13 @@ def test_compact_inception_is_narrow_and_follows_the_papers_schedule():
     assert 1_600 // 100 % curves[-1].group.num_batches == 0  # no image of a class of CIFAR-100 is left over
 
 
+def test_the_compact_comparison_is_narrow_and_keeps_the_papers_recipe():
+    for paper, own in pairs(find_experiment("comparison-40"), COMPACT):
+        assert (own.data.limit, own.data.test_limit, own.epochs) == (5_000, 5_000, 40)
+        assert own.network == replace(paper.network, name="preact_resnet8")
+        assert (own.optimizer, own.schedule, own.group) == (paper.optimizer, paper.schedule, paper.group)
+
+
 def test_compact_fractions_of_voc_stay_fractions():
     limits = {cell.x: cell.spec.data.limit for cell in find_experiment("voc2007").cells("compact")}
     assert limits == {0.1: 100, 0.25: 250, 0.5: 500, 0.75: 750, 1.0: 1000}
@@ -126,7 +135,7 @@ def test_a_scale_says_in_a_sentence_what_it_reduced():
     alexnet = find_experiment("imagenet").cells()[0].spec
     assert SMOKE.describe(alexnet) == (
         "96 of 1,281,167 training images, 24 of 50,000 test images, 1 of 90 epochs, mini-batches of 5 instead of 16, "
-        "cifarnet instead of alexnet, on made images"
+        "cifarnet instead of alexnet, on synthetic images"
     )
 
 

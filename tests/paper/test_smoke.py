@@ -1,4 +1,4 @@
-"""Every experiment trains to its end at the scale ``smoke``, on made images: none can rot."""
+"""Every experiment trains to its end at the scale ``smoke``, on synthetic images: none can rot."""
 
 from dataclasses import replace
 from itertools import islice
@@ -18,7 +18,7 @@ from deepbilevel_paper.needed_data import specs_of
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Return where runs go and where made data is; both are shared, so what is the same run is trained once."""
+    """Return where runs go and where synthetic data is; both are shared, so what is the same run is trained once."""
     return tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("data")
 
 

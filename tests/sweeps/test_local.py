@@ -40,7 +40,7 @@ def test_a_process_that_is_asked_to_stop_saves_and_ends(tmp_path):
         if each.event.get("event") == "epoch":
             job.stop()
     assert heard[-1].ending == "interrupted"
-    assert any("saved; the same command goes on" in each.event.get("text", "") for each in heard)
+    assert any("saved; rerun the same command" in each.event.get("text", "") for each in heard)
     assert RunFolder.of(trial.spec, tmp_path).read_record().status == "interrupted"
     assert place.find_record(trial.spec).status == "interrupted"
     assert place.find_finished(trial.spec) is None
@@ -91,7 +91,7 @@ def test_a_run_ends_when_its_input_ends_whoever_held_it(tmp_path):
     finally:
         process.kill()  # a run that would go on for ever must not outlive a failing test
     assert process.returncode == 130, errors
-    assert "saved; the same command goes on" in errors
+    assert "saved; rerun the same command" in errors
 
 
 @pytest.mark.parametrize("problem", [pytest.param("diverges", marks=pytest.mark.slow), "in the way"])

@@ -101,7 +101,7 @@ def test_runs_whose_worker_or_process_is_killed_are_tried_again_and_it_is_told(h
     assert sorted(history["killed"]) == ["sgd", "uniform"], history["errors"]
     assert sorted((event["row"], event["number"]) for event in of(history, "retry")) == [("sgd", 1), ("uniform", 1)]
     texts = " ".join(event["text"] for event in of(history, "retry"))
-    assert "its process or node was lost; it goes on from its checkpoint, retry 1 of 3" in texts
+    assert "its process or node was lost; resuming from its checkpoint, retry 1 of 3" in texts
     assert f"its process ended with code {-signal.SIGKILL}" in texts
     assert "note: 2 of 3 runs lost their process and went on from a checkpoint: " in history["errors"]
 

@@ -41,7 +41,7 @@ def test_a_run_is_begun_heard_and_stopped(order):
             run.stop()
     assert said[-1] == End("interrupted")
     assert RunFolder(Path(order.folder)).read_record().status == "interrupted"
-    assert any("saved; the same command goes on" in each.get("text", "") for each in said[:-1])
+    assert any("saved; rerun the same command" in each.get("text", "") for each in said[:-1])
 
 
 @pytest.mark.parametrize(

@@ -169,5 +169,5 @@ def test_other_labels_under_the_same_path_are_another_run(tmp_path):
     code, output, errors = run(*command, out=tmp_path / "out")
     assert code == 0, errors
     assert f"the data has changed since {before}" in output
-    assert "going on" not in output
+    assert "resuming" not in output
     assert json.loads((before / "record.json").read_text())["status"] == "interrupted"

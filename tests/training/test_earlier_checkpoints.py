@@ -62,7 +62,7 @@ def test_a_run_that_version_0_1_began_ends_with_the_same_bits(name, tmp_path):
     folder = begun_by_0_1(today, tmp_path / "stopped")
     code, output, errors = run(*COMMAND, *then, out=tmp_path / "stopped")
     assert code == 0, errors
-    assert "going on at epoch" in output
+    assert "resuming at epoch" in output
     assert only_folder(tmp_path / "stopped") == folder
     assert same(outcome(folder), outcome(run_to_the_end(*COMMAND, *today, out=tmp_path / "unbroken")))
 
@@ -73,7 +73,7 @@ def test_an_average_that_version_0_1_kept_is_refused_and_left_alone(tmp_path):
     code, _, errors = run(*COMMAND, *MOMENTUM, out=tmp_path)
     assert code == 1
     assert "written by deepbilevel 0.1" in errors
-    assert "finish the run with that version, or start anew with --no-resume" in errors
+    assert "finish the run with that version, or start again with --no-resume" in errors
     assert "Traceback" not in errors
     assert ((folder / "record.json").read_bytes(), [path.name for path in (folder / "checkpoints").iterdir()]) == before
     code, _, errors = run(*COMMAND, *MOMENTUM, "--no-resume", out=tmp_path)

@@ -38,13 +38,13 @@ def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, number, moment):
     code, _, errors = process.end()
     folder = only_folder(tmp_path / "stopped")
     assert code == 130
-    assert "saved; the same command goes on from there" in errors
+    assert "saved; rerun the same command to resume" in errors
     assert "Traceback" not in errors
     assert status(folder) == "interrupted"
     assert list((folder / "checkpoints").glob("step-*"))
     code, output, errors = run(*COMMAND, out=tmp_path / "stopped")
     assert code == 0, errors
-    assert "going on at epoch" in output
+    assert "resuming at epoch" in output
     assert same(outcome(folder), outcome(run_to_the_end(*COMMAND, out=tmp_path / "unbroken")))
 
 
@@ -56,7 +56,7 @@ def test_a_second_ctrl_c_does_not_wait_and_costs_only_what_was_not_saved(tmp_pat
             process.signal(signal.SIGINT)
     code, _, errors = process.end()
     assert code == 130
-    assert "stopped at once; the last checkpoint counts" in errors or "saved; the same command goes on" in errors
+    assert "stopped at once; the last checkpoint counts" in errors or "saved; rerun the same command" in errors
     assert "Traceback" not in errors
     folder = run_to_the_end(*COMMAND, out=tmp_path / "stopped")
     assert same(outcome(folder), outcome(run_to_the_end(*COMMAND, out=tmp_path / "unbroken")))

@@ -145,6 +145,6 @@ def test_the_command_itself_killed_while_it_reports_goes_on(tmp_path, unbroken):
         process.kill()
     result = subprocess.run(line, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert "going on at epoch 2" in result.stdout
+    assert "resuming at epoch 2" in result.stdout
     assert same(outcome(only_folder(tmp_path)), unbroken(*command))
     shutil.rmtree(tmp_path)

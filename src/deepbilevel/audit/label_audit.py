@@ -105,7 +105,7 @@ class LabelAudit:
         """Return how the predicted probabilities of samples moved in the course of training.
 
         Args:
-            indices: which samples; all of them unless told.
+            indices: which samples; all of them by default.
 
         Returns:
             ``[samples, points, 2]``: the probability of the given label, and that of the strongest other class. For

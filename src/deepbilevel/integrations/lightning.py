@@ -30,11 +30,22 @@ try:
 except ImportError as error:
     raise ImportError(f"{error}; run: pip install 'deepbilevel[lightning]'") from error
 
+__all__ = ["AuditCallback", "BilevelCallback"]
+
 
 class BilevelCallback(Callback):
     """Trains a module by a rule over groups of mini-batches; its ``training_step`` returns a loss, as always.
 
     Numbers of each step are logged under ``bilevel/``. The module has one optimizer, and no ``backward`` of its own.
+
+    >>> import torch
+    >>> from torch.utils.data import TensorDataset
+    >>> labels = torch.arange(256) % 4
+    >>> callback = BilevelCallback(num_batches=8)
+    >>> loader = callback.loader(TensorDataset(torch.randn(256, 10), labels), labels, batch_size=16, seed=0)
+    >>> trainer = Trainer(max_epochs=5, callbacks=[callback], logger=False)  # and then: trainer.fit(module, loader)
+    >>> len(loader)  # two groups of eight mini-batches
+    16
 
     Args:
         num_batches: k, the number of mini-batches in a group; instead of ``Trainer(accumulate_grad_batches=...)``.
@@ -174,6 +185,15 @@ class AuditCallback(Callback):
     The ``training_step`` of the module returns ``{"loss": loss, "logits": logits, "index": index}``, the last being the
     places of the samples in the data set. Afterwards: ``callback.audit.issues()``; on several processes
     ``callback.audit.gathered().issues()``.
+
+    >>> import torch
+    >>> class Module(LightningModule):
+    ...     def training_step(self, batch, batch_idx):
+    ...         x, y, index = batch
+    ...         logits = self(x)
+    ...         return {"loss": torch.nn.functional.cross_entropy(logits, y), "logits": logits, "index": index}
+    >>> audit = LabelAudit(torch.arange(256) % 4, num_classes=4)
+    >>> trainer = Trainer(max_epochs=5, callbacks=[AuditCallback(audit)], logger=False)
 
     Args:
         audit: of the labels of the whole data set.

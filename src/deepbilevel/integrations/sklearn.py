@@ -34,6 +34,8 @@ try:
 except ImportError as error:
     raise ImportError(f"{error}; run: pip install 'deepbilevel[sklearn]'") from error
 
+__all__ = ["NoisyLabelClassifier"]
+
 _ROWS_AT_ONCE = 4096  # when predicting
 _STEPS_PER_EPOCH = 4  # at least, where there are enough samples
 

@@ -25,9 +25,15 @@ from deepbilevel.sampling import MatchedGroups
 from deepbilevel.step import GroupStep
 
 try:
+    import transformers
+    from packaging.version import Version  # which transformers needs itself
     from transformers import Trainer, TrainerCallback
 except ImportError as error:
     raise ImportError(f"{error}; run: pip install 'deepbilevel[transformers]'") from error
+if Version(transformers.__version__) < Version("5.3"):  # with these, training ends elsewhere and nothing says so
+    raise ImportError(f"transformers {transformers.__version__} is too old; run: pip install 'transformers>=5.3'")
+
+__all__ = ["BilevelTrainer"]
 
 
 class BilevelTrainer(Trainer):
@@ -36,6 +42,27 @@ class BilevelTrainer(Trainer):
     A mini-batch has ``per_device_train_batch_size`` samples, and its loss is its own mean, not divided. Numbers of the
     last step are logged beside the loss, as ``bilevel_...``. Several processes have a group each; the gradients that
     come of these are averaged.
+
+    >>> import tempfile
+    >>> from transformers import TrainingArguments
+    >>> class Classifier(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.layer = nn.Linear(10, 4)
+    ...     def forward(self, x, labels=None):
+    ...         logits = self.layer(x)
+    ...         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+    >>> labels = torch.arange(256) % 4
+    >>> items = [{"x": torch.randn(10), "labels": label} for label in labels]
+    >>> arguments = TrainingArguments(
+    ...     tempfile.mkdtemp(), gradient_accumulation_steps=8, per_device_train_batch_size=16, num_train_epochs=1,
+    ...     save_strategy="no", report_to=[], use_cpu=True,
+    ... )
+    >>> trainer = BilevelTrainer(Classifier(), arguments, train_dataset=items, labels=labels)
+    >>> trained = trainer.train()  # doctest: +ELLIPSIS
+    {'train_runtime': ...}
+    >>> trained.global_step  # 256 samples are two groups
+    2
 
     Args:
         arguments: of the ``Trainer``, in its order.

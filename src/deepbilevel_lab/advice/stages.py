@@ -33,7 +33,7 @@ class Setting:
 
 
 def prepared(base: RunSpec) -> RunSpec:
-    """Return the run that all trials share: images set aside, and a rate that falls to zero unless told otherwise."""
+    """Return the run that all trials share: images set aside, and a rate that falls to zero by default."""
     base = with_value(base, "method", {"kind": "sgd"})
     if base.data.selection is None:
         base = with_value(base, "data.selection", _SELECTION)

@@ -48,7 +48,7 @@ def write_findings(
     Args:
         findings: what to write.
         out: the folder.
-        show: how many labels are on the page, the most suspicious first; all, unless told.
+        show: how many labels are on the page, the most suspicious first; all by default.
         on_picture: told how many pictures are made, of how many.
     """
     out.mkdir(parents=True, exist_ok=True)

@@ -11,19 +11,18 @@ import typer.main
 from typer.core import TyperCommand
 
 _SUMMARIES = {
-    "demo": "Compare five methods on digits of which half the labels are wrong.",
-    "train": "Train a network; the same command goes on where it was stopped or killed.",
-    "compare": "Train several methods with the same images, visits and initial weights; the same command goes on.",
-    "recommend": "Find out what to train with: short trials, judged on noisy labels that are set aside.",
+    "demo": "Compare five methods on digits with half of the labels wrong.",
+    "train": "Train a network; rerun the same command to resume after a stop or kill.",
+    "compare": "Train several methods on the same images and initial weights; rerun to resume.",
+    "recommend": "Find out what to train with, by short trials judged on held-out noisy labels.",
     "audit": "Find wrong labels: train, rank labels by how much the network disagrees, and make a page to decide on.",
     "evaluate": "Measure a trained network: top-1 accuracy, or mean average precision where images have several "
     "labels.",
-    "predict": "Say which class images or rows belong to, as CSV: path, label, probability, and the probability of "
-    "each class.",
-    "reproduce": "Run an experiment of the paper beside the numbers it prints; the same command goes on where it was "
-    "stopped.",
+    "predict": "Predict the class of images or rows, as CSV: path, label, probability, and the probability of each "
+    "class.",
+    "reproduce": "Run an experiment from the paper and show its numbers beside ours; rerun to resume.",
     "report": "Make one HTML page of sweeps and runs, with every figure as PNG, SVG and PDF and every table as CSV.",
-    "doctor": "Look at this machine: versions, devices, disk and data sets, and train two steps on made data.",
+    "doctor": "Check this machine: versions, devices, disk, data sets, and two training steps on synthetic data.",
     "runs": "List, show and compare runs.",
     "data": "List, fetch and check data sets.",
 }

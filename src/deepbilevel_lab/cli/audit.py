@@ -34,12 +34,13 @@ def audit(
     ] = Path("audit"),
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     show: Annotated[
-        int | None, typer.Option(min=1, help="How many labels the page shows, the most suspicious first; usually all.")
+        int | None,
+        typer.Option(min=1, help="How many labels the page shows, the most suspicious first; all by default."),
     ] = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Where data sets stand. Unless told, $DEEPBILEVEL_DATA, where the run found them, or data.",
+            help="The folder of data sets; by default $DEEPBILEVEL_DATA, where the run found them, or data.",
             show_default=False,
         ),
     ] = None,
@@ -51,18 +52,20 @@ def audit(
     weights: options.WeightsOption = None,
     pretrained: options.PretrainedOption = False,
     freeze: options.FreezeOption = False,
-    method: Annotated[str | None, typer.Option(help="A rule, as of `train`; sgd unless told.")] = None,
-    loss: Annotated[str | None, typer.Option(help="A loss, as of `train`; cross-entropy unless told.")] = None,
-    labels: Annotated[str | None, typer.Option(help="Other labels, as of `train`.")] = None,
-    noise: Annotated[str | None, typer.Option(help="Make labels wrong to try it out, as in uniform:0.2.")] = None,
+    method: Annotated[str | None, typer.Option(help="The rule, as in `train`; sgd by default.")] = None,
+    loss: Annotated[str | None, typer.Option(help="The loss, as in `train`; cross-entropy by default.")] = None,
+    labels: Annotated[str | None, typer.Option(help="Other labels, as in `train`.")] = None,
+    noise: Annotated[
+        str | None, typer.Option(help="Corrupt labels first, to try the command, as in uniform:0.2.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the images.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Train on this many images only.")] = None,
     batch_size: options.BatchSizeOption = None,
     num_batches: options.NumBatchesOption = None,
     lr: options.LrOption = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The seed of all random numbers.")] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of the run; half the cores (4 at most) unless told.")
+        int | None, typer.Option(min=1, help="Threads per run; half the cores (at most 4) by default.")
     ] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files; 0: none.")] = 0,
     settings: Annotated[
@@ -107,7 +110,7 @@ def audit(
         _check_place(place)
         given = {"audit": True, "group.on_rare": "repeat", **given}
         if method is None:
-            given["method"] = "sgd"  # finds most: docs/auditing.md
+            given["method"] = "sgd"  # finds most: docs/audit-results.md
         columns = read_columns_spec(target, text, ignore)
         resolved = resolve(place, data_dir, network, None, given, settings or [], columns=columns, plain=True)
         spec = resolved.spec

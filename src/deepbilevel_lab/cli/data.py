@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 data = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(help="A name that `deepbilevel data list` shows.")]
+NameArgument = Annotated[str, typer.Argument(help="A name from `deepbilevel data list`.")]
 DirOption = Annotated[
     Path,
-    typer.Option("--dir", envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself."),
+    typer.Option(
+        "--dir", envvar="DEEPBILEVEL_DATA", help="The folder of data sets; for csv and folder the data itself."
+    ),
 ]
 
 _DECODED_AT_MOST = 20_000
@@ -26,7 +28,7 @@ _DECODED_AT_MOST = 20_000
 
 @data.command("list")
 def list_data() -> None:
-    """Show the data sets that can be used by name.
+    """List the data sets that can be used by name.
 
     Example: deepbilevel data list
     """
@@ -45,7 +47,7 @@ def list_data() -> None:
 
 @data.command()
 def fetch(name: NameArgument, directory: DirOption = Path("data")) -> None:
-    """Download a data set, check it and unpack it; a broken download goes on where it stopped.
+    """Download a data set, verify and unpack it; rerun to resume a broken download.
 
     Example: deepbilevel data fetch cifar10 --dir data
     """
@@ -80,12 +82,12 @@ def fetch(name: NameArgument, directory: DirOption = Path("data")) -> None:
 def check(
     name: NameArgument,
     directory: DirOption = Path("data"),
-    split: Annotated[str | None, typer.Option(help="A split; all of them unless told.")] = None,
-    labels: Annotated[str | None, typer.Option(help="A named label set, `worst` of CIFAR-10N for instance.")] = None,
+    split: Annotated[str | None, typer.Option(help="The split; all splits by default.")] = None,
+    labels: Annotated[str | None, typer.Option(help="A named set of labels, such as `worst` of CIFAR-10N.")] = None,
     every: Annotated[bool, typer.Option("--every", help="Decode every file, however many there are.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the contact sheets.")] = Path(),
 ) -> None:
-    """Verify a data set: read everything, count images per class, and draw some of them with their labels.
+    """Verify a data set: read everything, count images per class, and draw some with their labels.
 
     Example: deepbilevel data check cifar10 --dir data
     """

@@ -19,12 +19,12 @@ _NOISE = "uniform:0.5"
 def demo(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to train each method with.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 50,
-    jobs: Annotated[int, typer.Option(min=0, help="Runs side by side; 0: one per processor core.")] = 0,
-    out: Annotated[Path, typer.Option(help="The folder of runs, of the record and of the picture.")] = Path("demo"),
+    jobs: Annotated[int, typer.Option(min=0, help="Runs in parallel; 0: one per processor core.")] = 0,
+    out: Annotated[Path, typer.Option(help="The folder for runs, record and picture.")] = Path("demo"),
 ) -> None:
-    """Compare five methods on digits of which half the labels are wrong.
+    """Compare five methods on digits with half of the labels wrong.
 
-    They are SGD, the paper's rule and its control, our own rule, and the best method of others.
+    They are SGD, the paper's rule and its control, our own rule, and early-learning regularisation (ELR).
 
     Run it again and it resumes; finished runs are not repeated. Example: deepbilevel demo --seeds 1 --epochs 10
     """
@@ -70,7 +70,7 @@ def describe_result(record: SweepRecord) -> str | None:
         f"best epoch, which cannot be found without clean labels, and {sgd[2].mean:.1f} % at the last. There the "
         f"paper's rule, bilevel, is {_difference(bilevel[2], sgd[2])} SGD and {_difference(bilevel[2], uniform[2])} "
         "its control, uniform weights over the same groups; our cross-validated gradient is "
-        f"{_difference(ours[2], sgd[2])} SGD, and early-learning regularisation (elr), the best method of others, "
+        f"{_difference(ours[2], sgd[2])} SGD, and early-learning regularisation (elr), an established method, "
         f"{_difference(elr[2], sgd[2])} it."
     )
 

@@ -25,11 +25,11 @@ OPTIONAL_PACKAGES = (*_NEEDED_TO_TRAIN, *_OTHERS, *(("tomli",) if sys.version_in
 def doctor(
     data_dir: Annotated[
         Path | None,
-        typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; the folder data unless told."),
+        typer.Option(envvar="DEEPBILEVEL_DATA", help="The folder of data sets; data by default."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Look at this machine: versions, devices, disk and data sets, and train two steps on made data.
+    """Check this machine: versions, devices, disk, data sets, and two training steps on synthetic data.
 
     Example: deepbilevel doctor --data-dir data
     """
@@ -74,7 +74,7 @@ def _machine() -> dict[str, str]:
         "GPUs": ", ".join(gpus) or ("Apple GPU" if torch.backends.mps.is_available() else "none"),
         "a run trains on": best_device(),
         "cores": str(os.cpu_count()),
-        "threads of a run": f"{usual_threads()} unless told (--threads)",
+        "threads of a run": f"{usual_threads()} by default (--threads)",
     }
 
 

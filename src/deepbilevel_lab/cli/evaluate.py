@@ -20,23 +20,25 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of 
 def evaluate(
     run: RunArgument,
     data: Annotated[
-        str | None, typer.Option(help="Another data set of the catalog, a folder of images, or a table.")
+        str | None, typer.Option(help="Another data set from the catalog, a folder of images, or a table.")
     ] = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Where data sets stand; for csv and folder the data itself. "
+            help="The folder of data sets; for csv and folder the data itself. "
             "Unless told, $DEEPBILEVEL_DATA, or where the run found them.",
             show_default=False,
         ),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Of the run's data: test (usual), train, or another part of the data set.")
+        str | None, typer.Option(help="Which part of the run's data: test (the default), train, or another split.")
     ] = None,
-    labels: Annotated[str | None, typer.Option(help="A named label set, `worst` of CIFAR-10N for instance.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="That many images, of every class in proportion.")] = None,
+    labels: Annotated[str | None, typer.Option(help="A named set of labels, such as `worst` of CIFAR-10N.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Use this many images, in proportion to the classes.")
+    ] = None,
     crops: Annotated[
-        int | None, typer.Option(min=1, help="Average over that many random crops of each image; 1 is the middle.")
+        int | None, typer.Option(min=1, help="Average over this many random crops of each image; 1 uses the centre.")
     ] = None,
     network: NamedNetworkOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -11,14 +11,14 @@ ValOption = Annotated[
     str | None,
     typer.Option(
         metavar="FOLDER",
-        help="Other images or rows of yours, with labels you trust, to test on; unless told, some are set aside.",
+        help="Images or rows with labels you trust, to test on; by default some of your data are held out.",
     ),
 ]
 NetworkOption = Annotated[
     str | None,
     typer.Option(
-        help="A network of the catalog (a wrong name lists them), timm:NAME, transformers:FOLDER, or your own code as "
-        "file.py:make or package.module:make; the usual one for the data unless told."
+        help="A network from the catalog (a wrong name lists them), timm:NAME, transformers:FOLDER, or your own code "
+        "as file.py:make or package.module:make; the usual one for the data by default."
     ),
 ]
 WeightsOption = Annotated[
@@ -26,20 +26,20 @@ WeightsOption = Annotated[
     typer.Option(metavar="FILE", help="Start from these weights, .safetensors or .pt; the last layer may differ."),
 ]
 PretrainedOption = Annotated[
-    bool, typer.Option("--pretrained", help="Start from the weights published with a network of timm or transformers.")
+    bool, typer.Option("--pretrained", help="Start from the published weights of a timm or transformers network.")
 ]
-FreezeOption = Annotated[bool, typer.Option("--freeze", help="Let only the last layer learn.")]
+FreezeOption = Annotated[bool, typer.Option("--freeze", help="Train only the last layer.")]
 NamedNetworkOption = Annotated[
     str | None,
-    typer.Option(help="The code of the run's network, as in file.py:make, if it is yours: only what you name is run."),
+    typer.Option(help="Your own code for the run's network, as in file.py:make; code is run only if you name it."),
 ]
 BatchSizeOption = Annotated[
-    int | None, typer.Option(min=1, help="Images of a mini-batch; fitted to your own data unless told.")
+    int | None, typer.Option(min=1, help="Images per mini-batch; chosen to fit your own data by default.")
 ]
 NumBatchesOption = Annotated[
-    int | None, typer.Option(min=2, help="Mini-batches of a group; fitted to your own data unless told.")
+    int | None, typer.Option(min=2, help="Mini-batches per group; chosen to fit your own data by default.")
 ]
-LrOption = Annotated[float | None, typer.Option(help="The learning rate; the network's usual one unless told.")]
+LrOption = Annotated[float | None, typer.Option(help="The learning rate; the network's usual one by default.")]
 
 
 def by_key(

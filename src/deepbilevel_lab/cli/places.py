@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from deepbilevel_lab.sweeps.local import InFolder
 
 ON_HELP = "Where: local (this machine), ray (the cluster of RAY_ADDRESS, or one of its own), or ray:HOST:PORT."
-JOBS_HELP = "How many runs side by side; 1 unless told, on Ray as many as there is room for."
+JOBS_HELP = "How many runs in parallel; by default 1, or on Ray as many as fit."
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Place:
         return nullcontext(LocalProcesses(out, data_dir, workers=workers))
 
     def usual_jobs(self, num_trials: int) -> int:
-        """Return how many are started at once unless told; Ray lets those wait that have no room."""
+        """Return how many are started at once by default; Ray lets those wait that have no room."""
         return max(num_trials, 1) if self.on_ray else 1
 
 

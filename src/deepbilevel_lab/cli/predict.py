@@ -43,16 +43,19 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="Write a .csv table instead of printing.")] = None,
     top: Annotated[
         int | None,
-        typer.Option(min=1, help="List the N best labels instead of every class; usual with more than 100 classes: 5."),
+        typer.Option(
+            min=1,
+            help="Write the N most probable labels instead of every class; 5 by default with more than 100 classes.",
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files; 0: none.")] = 0,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out files or rows that cannot be read, and name them.")
+        bool, typer.Option("--skip-bad", help="Skip files or rows that cannot be read, and list them.")
     ] = False,
     network: NamedNetworkOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which class images or rows belong to, as CSV: path, label, probability, and the probability of each class.
+    """Predict the class of images or rows, as CSV: path, label, probability, and the probability of each class.
 
     Of a table with labels, given_label stands beside the prediction. Rows have an index, counted from 0, and no path.
 

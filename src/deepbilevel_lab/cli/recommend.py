@@ -28,7 +28,8 @@ def recommend(
     data: options.DataOption = None,
     val: options.ValOption = None,
     data_dir: Annotated[
-        Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
+        Path,
+        typer.Option(envvar="DEEPBILEVEL_DATA", help="The folder of data sets; for csv and folder the data itself."),
     ] = Path("data"),
     target: TargetOption = None,
     text: TextOption = None,
@@ -39,27 +40,27 @@ def recommend(
     freeze: options.FreezeOption = False,
     budget: Annotated[str, typer.Option(help="Time for all trials together, as in 30m, 2h or 90s.")] = "30m",
     noise: Annotated[
-        str | None, typer.Option(help="Make labels wrong first, to try it out, as in uniform:0.5.")
+        str | None, typer.Option(help="Corrupt labels first, to try the command, as in uniform:0.5.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Of the longest trials, at the most.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Use that many images only.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="The most epochs a trial may take.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use this many images only.")] = None,
     batch_size: options.BatchSizeOption = None,
     num_batches: options.NumBatchesOption = None,
     lr: options.LrOption = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The seed of all random numbers.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help=JOBS_HELP)] = None,
     on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of a trial.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes of a trial that decode image files; 0: none.")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads per trial.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes per trial that decode image files; 0: none.")] = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other field, for all trials, as in group.batch_size=8."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder of the trials and of the record.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="The folder for trials and record.")] = Path("runs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the advice only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
 ) -> None:
-    """Find out what to train with: short trials, judged on noisy labels that are set aside.
+    """Find out what to train with, by short trials judged on held-out noisy labels.
 
     Example: deepbilevel recommend --data photos/ --budget 30m
     """
@@ -104,7 +105,7 @@ def recommend(
                 base, out=out, data_dir=data_dir, budget=seconds, jobs=jobs or place.usual_jobs(1), run=run, say=say
             )
         except InterruptedTrialsError:
-            typer.echo("stopped, and saved where it stood; the same command goes on from there", err=True)
+            typer.echo("stopped, and saved where it stood; rerun the same command to resume", err=True)
             raise typer.Exit(INTERRUPTED) from None
         recorder = Recorder(advice.final, out, find_record=executor.find_record)
         recorder.changed([])

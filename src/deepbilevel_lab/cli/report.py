@@ -9,9 +9,11 @@ from deepbilevel_lab.cli.messages import errors_as_messages
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where records of sweeps and runs lie, at any depth.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder with records of sweeps and runs, at any depth.")
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the page, figures and tables; DIR/report unless told.")
+        Path | None, typer.Option(help="Folder for the page, figures and tables; DIR/report by default.")
     ] = None,
 ) -> None:
     """Make one HTML page of sweeps and runs, with every figure as PNG, SVG and PDF and every table as CSV.

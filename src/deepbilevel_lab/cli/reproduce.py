@@ -21,9 +21,9 @@ _LIST, _ALL = "list", "all"
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="A name that `deepbilevel reproduce list` shows; or list, or all.")],
+    experiment: Annotated[str, typer.Argument(help="A name from `deepbilevel reproduce list`; or list, or all.")],
     scale: Annotated[
-        str, typer.Option(help="paper, compact (an evening on two cores) or smoke (seconds a run, made images).")
+        str, typer.Option(help="paper, compact (an evening on two cores) or smoke (seconds per run, synthetic images).")
     ] = "compact",
     seeds: Annotated[str, typer.Option(help="One run of every cell per seed, as in 0-4 or 0,2,5.")] = "0",
     rows: Annotated[
@@ -39,22 +39,22 @@ def reproduce(
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help=JOBS_HELP)] = None,
     on: Annotated[str, typer.Option("--on", help=ON_HELP)] = "local",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of a run.")] = 1,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps; the fastest there is unless told.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes of a run that decode image files; 0: none.")] = 0,
+    threads: Annotated[int, typer.Option(min=1, help="Threads per run.")] = 1,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps; the fastest available by default.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes per run that decode image files; 0: none.")] = 0,
     data_dir: Annotated[
-        Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; smoke makes its own.")
+        Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="The folder of data sets; smoke makes its own.")
     ] = Path("data"),
-    out: Annotated[Path | None, typer.Option(help="The folder of runs and records; runs/SCALE unless told.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of runs and records; runs/SCALE by default.")] = None,
     probe: Annotated[
         bool | None,
-        typer.Option(help="With list: measure this machine anew, or not at all; once unless told.", show_default=False),
+        typer.Option(help="With list: measure this machine again, or not at all; once by default.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
 ) -> None:
-    """Run an experiment of the paper beside the numbers it prints; the same command goes on where it was stopped.
+    """Run an experiment from the paper and show its numbers beside ours; rerun to resume.
 
     Example: deepbilevel reproduce table1 --column CifarNet --seeds 0-1 --jobs 2
     """

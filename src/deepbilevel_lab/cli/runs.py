@@ -27,7 +27,7 @@ _HISTORY = ("epoch", "lr", "loss", "negative_share", "train", "train_clean", "te
 
 @runs.command("list")
 def list_runs(out: OutOption = Path("runs"), as_json: JsonOption = False) -> None:
-    """Show all runs under a folder, and how they stand.
+    """List all runs under a folder with their status.
 
     Example: deepbilevel runs list --out runs
     """
@@ -59,11 +59,11 @@ def list_runs(out: OutOption = Path("runs"), as_json: JsonOption = False) -> Non
 
 @runs.command()
 def show(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, or the start of its id.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, or a prefix of its id.")],
     out: OutOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
-    """Show everything about one run, and how to go on with it if it is unfinished.
+    """Show everything about one run, and how to resume it if it is unfinished.
 
     Example: deepbilevel runs show 5d92f0
     """
@@ -83,12 +83,12 @@ def show(
 def compare(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Folders, or starts of ids; all runs under --out unless told."),
+        typer.Argument(metavar="[RUN]...", help="Folders or id prefixes; all runs under --out by default."),
     ] = None,
     out: OutOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
-    """Put runs side by side: the settings in which they differ, their figures, and the spread over seeds.
+    """Compare runs: the settings that differ, the results, and their spread over seeds.
 
     Example: deepbilevel runs compare 5d92f0 0c1b7e
     """
@@ -131,15 +131,16 @@ def compare(
 def export(
     to: Annotated[Path, typer.Argument(help="The folder to write to.")],
     out: OutOption = Path("runs"),
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Include unfinished runs.")] = False,
 ) -> None:
-    """Copy the records of finished runs and of sweeps, without folders of this machine in them.
+    """Copy the records of finished runs and sweeps, without paths of this machine.
 
     Example: deepbilevel runs export results/mine --out runs
     """
     from deepbilevel_lab.training.export import export_records
 
     with errors_as_messages(WRONG_USAGE):
-        written = export_records(out, to)
+        written = export_records(out, to, unfinished=unfinished)
     typer.echo(f"{len(written)} records are in {to}; look at them with: deepbilevel report {to}")
 
 
@@ -241,7 +242,7 @@ def _how_to_go_on(entry: "RunEntry") -> list[str]:
     command = ["deepbilevel", "train", "--spec", str(entry.folder.spec_file), "--out", str(path.parent)]
     if entry.record.data_dir is not None:
         command += ["--data-dir", entry.record.data_dir]
-    return [*lines, f"to go on from its last checkpoint: {shlex.join(command)}"]
+    return [*lines, f"to resume from its last checkpoint: {shlex.join(command)}"]
 
 
 def _print_comparison(entries: "list[RunEntry]", keys: list[str], rows: list[dict[str, Any]]) -> None:

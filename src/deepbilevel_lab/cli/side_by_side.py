@@ -57,7 +57,7 @@ def run_and_show(
             typer.echo("stopped at once; the last checkpoints count", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            typer.echo("nobody reads the output any more; all is saved, and the same command goes on", err=True)
+            typer.echo("nobody reads the output any more; all is saved; rerun the same command to resume", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -71,7 +71,7 @@ def conclude(outcomes: Sequence[Outcome]) -> int:
     open_ones = [outcome for outcome in outcomes if outcome.status not in ("failed", "done")]
     if open_ones:
         what = f"{len(open_ones)} of {len(outcomes)} runs are not finished"
-        typer.echo(f"{what}, and saved where they stood; the same command goes on from there", err=True)
+        typer.echo(f"{what}, and saved where they stood; rerun the same command to resume", err=True)
     if failed:
         typer.echo(f"error: {len(failed)} of {len(outcomes)} runs failed: {'; '.join(failed)}; see above", err=True)
         return FAILED

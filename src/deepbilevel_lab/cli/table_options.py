@@ -7,9 +7,9 @@ import typer
 if TYPE_CHECKING:
     from deepbilevel_lab.data.table import ColumnsSpec
 
-TargetOption = Annotated[str | None, typer.Option(help="Of a table (.csv, .parquet): the column to predict.")]
-TextOption = Annotated[str | None, typer.Option(help="Of a table: the column of text to predict it from.")]
-IgnoreOption = Annotated[str | None, typer.Option(help="Of a table: columns to leave out, as in id,name.")]
+TargetOption = Annotated[str | None, typer.Option(help="For a table (.csv, .parquet): the column to predict.")]
+TextOption = Annotated[str | None, typer.Option(help="For a table: the column of text to predict from.")]
+IgnoreOption = Annotated[str | None, typer.Option(help="For a table: columns to ignore, as in id,name.")]
 
 
 def read_columns_spec(target: str | None, text: str | None, ignore: str | None) -> "ColumnsSpec | None":

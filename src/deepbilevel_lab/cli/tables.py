@@ -12,7 +12,7 @@ def print_table(
         titles: of the columns.
         rows: of text.
         caption: what stands below.
-        numbers: which columns are numbers; all but the first unless told.
+        numbers: which columns are numbers; all but the first by default.
     """
     from rich import box
     from rich.console import Console

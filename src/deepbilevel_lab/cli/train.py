@@ -26,7 +26,8 @@ def train(
     data: options.DataOption = None,
     val: options.ValOption = None,
     data_dir: Annotated[
-        Path, typer.Option(envvar="DEEPBILEVEL_DATA", help="Where data sets stand; for csv and folder the data itself.")
+        Path,
+        typer.Option(envvar="DEEPBILEVEL_DATA", help="The folder of data sets; for csv and folder the data itself."),
     ] = Path("data"),
     target: TargetOption = None,
     text: TextOption = None,
@@ -57,39 +58,41 @@ def train(
         str | None,
         typer.Option(help="Other labels: a named set (worst of CIFAR-10N), or the corrected.csv of an audit."),
     ] = None,
-    noise: Annotated[str | None, typer.Option(help="Make labels wrong, as in uniform:0.5.")] = None,
+    noise: Annotated[str | None, typer.Option(help="Corrupt labels, as in uniform:0.5.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Train on that many images only.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Train on this many images only.")] = None,
     batch_size: options.BatchSizeOption = None,
     num_batches: options.NumBatchesOption = None,
     lr: options.LrOption = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The seed of all random numbers.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Several runs, as in 0-4 or 0,2,5.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many of them side by side.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="How many to run in parallel.")] = 1,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of a run; half the cores (4 at most) unless told.")
+        int | None, typer.Option(min=1, help="Threads per run; half the cores (at most 4) by default.")
     ] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files; 0: none.")] = 0,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other field, as in optimizer.lr=0.1.")
     ] = None,
     spec_file: Annotated[
-        Path | None, typer.Option("--spec", help="Begin from a .toml or .json file; - reads JSON from the input.")
+        Path | None, typer.Option("--spec", help="Start from a .toml or .json file; - reads JSON from standard input.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder of runs.")] = Path("runs"),
-    resume: Annotated[bool, typer.Option(help="Go on with what is there, or move it aside and start anew.")] = True,
-    save_seconds: Annotated[float, typer.Option(min=0, help="Seconds between two checkpoints at the most.")] = 60.0,
+    resume: Annotated[bool, typer.Option(help="Resume an existing run, or move it aside and start again.")] = True,
+    save_seconds: Annotated[float, typer.Option(min=0, help="At most this many seconds between checkpoints.")] = 60.0,
     timeout: Annotated[
-        float, typer.Option(min=1, help="Under torchrun: seconds after which a process that does not answer is lost.")
+        float,
+        typer.Option(min=1, help="Under torchrun: seconds after which a process that does not answer counts as lost."),
     ] = 600.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the whole spec as TOML and stop.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
     tied: Annotated[
-        bool, typer.Option("--tied", hidden=True, help="Read a spec from one line of the input; end when it ends.")
+        bool,
+        typer.Option("--tied", hidden=True, help="Read a spec from one line of standard input; stop when it closes."),
     ] = False,
 ) -> None:
-    """Train a network; the same command goes on where it was stopped or killed.
+    """Train a network; rerun the same command to resume after a stop or kill.
 
     Example: deepbilevel train --data digits --noise uniform:0.5
 

@@ -140,7 +140,7 @@ class Json(Listener):
     """One JSON object per line.
 
     Args:
-        progress_seconds: how often to say what happens within an epoch; never, unless told.
+        progress_seconds: how often to say what happens within an epoch; never by default.
     """
 
     def __init__(self, progress_seconds: float | None = None) -> None:

@@ -159,7 +159,7 @@ def find_entry(name: str) -> DataEntry:
 def load_data(
     name: str, directory: Path | str = ".", split: str | None = None, *, labels: str | None = None
 ) -> ImageSet:
-    """Load a split of a data set of the catalog, the training split unless told.
+    """Load a split of a data set of the catalog, the training split by default.
 
     >>> digits = load_data("digits", split="test")
     >>> len(digits), digits.num_classes

@@ -113,7 +113,7 @@ _HUMAN_FILES = {
 
 
 def made_class_names(release: CifarRelease) -> list[bytes]:
-    """Return the class names of made images, which tell them from published ones."""
+    """Return the class names of synthetic images, which tell them from published ones."""
     return [f"made class {number}".encode() for number in range(100 if release is CIFAR100 else 10)]
 
 
@@ -188,8 +188,8 @@ def _check_made(release: CifarRelease, path: Path, pixels: npt.NDArray[np.uint8]
     place = [file for files in release.splits.values() for file in files].index(path.name)
     if not labels or not np.array_equal(pixels, make_rows(labels, place * len(labels))):
         raise ValueError(
-            f"{path} does not hold the made images that the names of its classes announce; delete the folder and "
-            f"make them anew, or run: deepbilevel data fetch {release.name} --dir {path.parent.parent}"
+            f"{path} does not hold the synthetic images that the names of its classes announce; delete the folder and "
+            f"make them again, or run: deepbilevel data fetch {release.name} --dir {path.parent.parent}"
         )
 
 
@@ -213,7 +213,7 @@ def load_human_labels(data_set: str, directory: Path, label_set: str, clean_labe
     chosen = _pick_labels(arrays, _SPELLINGS[data_set][label_set], path)
     if len(chosen) != len(clean):
         raise ValueError(f"{path} has {len(chosen)} labels in {label_set!r} for {len(clean)} images")
-    known = _KNOWN_ANSWERS.get(label_set) if len(clean) == _NUM_TRAIN else None  # made images are fewer
+    known = _KNOWN_ANSWERS.get(label_set) if len(clean) == _NUM_TRAIN else None  # synthetic images are fewer
     if known not in (None, hashlib.sha256(chosen.astype("<i8").tobytes()).hexdigest()):
         warnings.warn(
             f"{path}: the labels {label_set!r} are not those of CIFAR-10N that we know; {np.mean(chosen != clean):.2%} "

@@ -107,9 +107,7 @@ def _download(archive: Archive, part: Path, progress: Progress) -> None:
             return
         raise OSError(f"{url} answers {error.code} {error.reason}; try again later") from error
     except (OSError, HTTPException) as error:
-        raise OSError(
-            f"{url} could not be fetched ({error}); run the same command again to go on from there"
-        ) from error
+        raise OSError(f"{url} could not be fetched ({error}); rerun the same command to resume") from error
 
 
 def _md5(path: Path) -> str:

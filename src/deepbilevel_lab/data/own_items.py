@@ -35,7 +35,7 @@ class OwnData:
             tensor, an array or numbers, always of one shape; ``label`` is a class, counted from 0.
         labels: of all items, where asking each item for its label would take long.
         test: items to test on; without them a share of ``items`` is set aside.
-        class_names: the name of each class; their numbers, unless told.
+        class_names: the name of each class; their numbers by default.
     """
 
     items: Items
@@ -127,7 +127,7 @@ def _checked_labels(items: Items, given: Sequence[int] | Tensor | None, name: st
     if not hasattr(items, "__len__") or not hasattr(items, "__getitem__"):
         raise TypeError(
             f"{name} must have a length and items by number, got {type(items).__name__}; a stream has neither: groups "
-            "pick samples by their labels. What goes with streams: docs/data.md"
+            "pick samples by their labels. What goes with streams: docs/own-data.md"
         )
     if len(items) == 0:
         raise ValueError(f"{name} has no items")

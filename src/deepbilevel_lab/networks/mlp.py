@@ -40,7 +40,7 @@ class Mlp(nn.Module):
 
 
 def mlp(num_classes: int = 10, input_shape: tuple[int, ...] = (1, 8, 8)) -> Mlp:
-    """Build the network of tables and text; of 8x8 digits, unless told.
+    """Build the network of tables and text; of 8x8 digits by default.
 
     >>> mlp(num_classes=2, input_shape=(30,)).layers[1]
     Linear(in_features=30, out_features=256, bias=True)

@@ -74,7 +74,7 @@ def load_noisy_labels(path: str | os.PathLike[str]) -> tuple[NoisyLabels, Proven
     # A damaged or hostile file can fail in every layer below: zip, zlib, numpy's header, JSON, our own checks.
     except Exception as error:
         raise ValueError(
-            f"{os.fspath(path)} is not a sound file of noisy labels: {error}. Fetch it again, or make it anew with "
+            f"{os.fspath(path)} is not a sound file of noisy labels: {error}. Fetch it again, or make it again with "
             "save_noisy_labels"
         ) from error
 

@@ -18,7 +18,7 @@ class LostProcessError(RuntimeError):
     @classmethod
     def explaining(cls, error: RuntimeError) -> "LostProcessError":
         """Return what happened and what to do, in place of torch's message."""
-        after = "The same command goes on from the last checkpoint"
+        after = "Rerun the same command to resume from the last checkpoint"
         if "timed out" in str(error).lower() or "timeout" in str(error).lower():
             return cls(
                 "another process of this run has not answered within the time-out: it hangs, or is slower than "

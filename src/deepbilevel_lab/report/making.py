@@ -45,7 +45,7 @@ class Made:
 
 
 def make_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Made:
-    """Make a report of all records under ``folder`` in ``out``, ``folder/report`` unless told."""
+    """Make a report of all records under ``folder`` in ``out``, ``folder/report`` by default."""
     folder = Path(folder)
     records = read_records(folder)
     out = folder / "report" if out is None else Path(out)

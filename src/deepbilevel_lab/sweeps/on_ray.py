@@ -61,7 +61,7 @@ class RayCluster(InFolder):
 
     def __enter__(self) -> "RayCluster":
         if self._address is not None:
-            # How often it tries to connect, which takes it 40 seconds if nobody answers; 20 times unless told.
+            # How often it tries to connect, which takes it 40 seconds if nobody answers; 20 times by default.
             os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
         elif "RAY_AUTH_MODE" not in os.environ:
             # A key of its own keeps others out. Ray would leave one in the user's home, which changes later clusters.
@@ -185,7 +185,7 @@ class RayJob:
             if not end.killed or self._stopped or retries == NUM_RETRIES:
                 break
             retries += 1
-            text = f"{end.error}; it goes on from its checkpoint, retry {retries} of {NUM_RETRIES}"
+            text = f"{end.error}; resuming from its checkpoint, retry {retries} of {NUM_RETRIES}"
             self._tell({"event": "retry", "number": retries, "text": text})
         if end.killed:
             tried = f" (after {retries} retries)" if retries else ""

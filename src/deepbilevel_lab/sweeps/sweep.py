@@ -86,7 +86,7 @@ class Sweep:
     def trials(
         self, wanted: Callable[[Cell], bool] = lambda cell: True, seeds: Sequence[int] | None = None
     ) -> list[Trial]:
-        """Return the runs of the cells and seeds that are wanted, all unless told.
+        """Return the runs of the cells and seeds that are wanted, all by default.
 
         They come seed by seed: after the first there is something to look at.
         """

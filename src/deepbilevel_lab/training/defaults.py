@@ -1,4 +1,4 @@
-"""What a run is unless told otherwise: the paper's recipe for its network, and the usual network for its data.
+"""What a run is by default: the paper's recipe for its network, and the usual network for its data.
 
 Images of one's own are looked at first (``own_data.py``). This module fills in every field, so that a spec says all
 there is to say.

@@ -10,20 +10,22 @@ from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.training.folder import find_runs
 
 
-def export_records(out: Path, to: Path) -> Sequence[Path]:
+def export_records(out: Path, to: Path, *, unfinished: bool = False) -> Sequence[Path]:
     """Write the records of finished runs, and those of sweeps, from a folder of runs to another; return the files.
 
-    What is there of an earlier export is replaced, file by file; anything else is left alone.
+    With ``unfinished``, runs that were interrupted or still go on are exported as far as they are. What is there of an
+    earlier export is replaced, file by file; anything else is left alone.
     """
     if to.resolve() == out.resolve():
         raise ValueError(f"--to {to} is the folder of runs itself; name another, its records would lose what runs need")
     records = {folder.path.name: record for folder in find_runs(out) if (record := folder.read_record()) is not None}
-    finished = {name: record for name, record in records.items() if record.status == "done"}
+    wanted = ("done", "interrupted", "running") if unfinished else ("done",)
+    chosen = {name: record for name, record in records.items() if record.status in wanted}
     sweeps = sorted(out.glob("sweep-*.json"))
-    if not finished and not sweeps:
+    if not chosen and not sweeps:
         raise ValueError(f"{out} holds no finished run and no sweep; give the --out of train, compare or reproduce")
     written: list[Path] = []
-    for name, record in finished.items():
+    for name, record in chosen.items():
         written.append(to / name / "record.json")
         _write(written[-1], to_text(replace(record, data_dir=None, process=None)))  # which are of this machine
     for sweep in sweeps:

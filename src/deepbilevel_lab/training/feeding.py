@@ -103,7 +103,7 @@ class Feed:
             epoch: counted from 0.
             first: the group to begin with.
             num_parts: into how many mini-batches a group is cut.
-            own: which of these to fetch and prepare; all, unless told. They are the same as among all.
+            own: which of these to fetch and prepare; all by default. They are the same as among all.
         """
         size = sampler.num_batches * sampler.batch_size
         places = range(num_parts) if own is None or len(own) == num_parts else own
@@ -134,7 +134,7 @@ class Feed:
         Args:
             size: of a batch.
             crops: how often each batch is yielded.
-            own: which of the :meth:`chunks` to yield; all, unless told.
+            own: which of the :meth:`chunks` to yield; all by default.
         """
         chunks = self.chunks(size)
         keys = (

@@ -244,7 +244,7 @@ class TrainingLoop:
         if state["spec"] != parts.spec.id:
             raise ValueError(
                 f"the checkpoint belongs to run {state['spec']}, this is {parts.spec.id}; move it to where it came "
-                "from, or start anew with --no-resume"
+                "from, or start again with --no-resume"
             )
         parts.model.load_state_dict(state["model"])
         if parts.averaged is not None:
@@ -260,7 +260,7 @@ class TrainingLoop:
         elif state["method"].get("validation_average") is not None:
             raise ValueError(
                 "the checkpoint was written by deepbilevel 0.1, whose average of validation gradients is not read any "
-                "more; finish the run with that version, or start anew with --no-resume"
+                "more; finish the run with that version, or start again with --no-resume"
             )
         parts.groups.load_state_dict(state["sampler"])  # refuses other labels than the run began with
         self._sampler_state = state["sampler"]

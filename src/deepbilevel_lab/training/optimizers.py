@@ -97,7 +97,7 @@ class OptimizerSpec:
         return OPTIMIZERS[self.name](groups, lr=self.lr, **self.arguments)  # pyright: ignore[reportCallIssue]
 
     def _weight_decay(self) -> float:
-        own = inspect.signature(OPTIMIZERS[self.name]).parameters.get("weight_decay")  # AdamW has one unless told
+        own = inspect.signature(OPTIMIZERS[self.name]).parameters.get("weight_decay")  # AdamW has one by default
         return self.arguments.get("weight_decay", 0.0 if own is None else own.default)
 
     def _try_out(self) -> None:

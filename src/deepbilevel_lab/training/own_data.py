@@ -1,4 +1,4 @@
-"""What images of one's own are trained with unless told otherwise, and why: chosen from their number and their size.
+"""What images of one's own are trained with by default, and why: chosen from their number and their size.
 
 Every choice ends up in the spec; the reasons are for people. Published data sets get the paper's recipes instead
 (``defaults.py``).
@@ -18,7 +18,7 @@ from deepbilevel_lab.training.sets import load_sets
 from deepbilevel_lab.training.spec import GroupSpec, RunSpec
 
 REMEDY = {"method": "sgd", "mixing": "mixup"}
-"""How wrong labels are met unless told otherwise. One place, so that new evidence changes one line.
+"""How wrong labels are met by default. One place, so that new evidence changes one line.
 
 Of the methods that end highest in docs/results.md (mixup, ELR, GCE), mixup is the one that no learning rate of the grid
 ruins, with wrong labels and without; it costs what SGD costs. See docs/photographs.md for the same on photographs, and
@@ -59,7 +59,7 @@ FOR_TOKENS = Choice(
         "epochs": "4: more would memorise wrong labels; from scratch it takes many more",
     },
 )
-"""How a network of transformers that reads text is trained unless told otherwise; words cannot be mixed up."""
+"""How a network of transformers that reads text is trained by default; words cannot be mixed up."""
 
 
 def look_at(name: str, path: str) -> Survey | str:

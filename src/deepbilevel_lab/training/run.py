@@ -193,7 +193,7 @@ class _Run:
                 self._loop.load_state_dict(state)
             is_over = self._loop.epoch == parts.spec.epochs
             where = "after the last epoch" if is_over else f"at epoch {self._loop.epoch + 1}"
-            listener.message(f"going on {where}, step {step}")
+            listener.message(f"resuming {where}, step {step}")
 
     def drive(self, interruption: Interruption) -> RunRecord:
         loop, keeper = self._loop, self._keeper
@@ -237,7 +237,7 @@ class _Run:
             if stop and loop.epoch < loop.parts.spec.epochs:  # a run at its end rather ends
                 if progress.stage != "epoch":
                     self._save()
-                raise Interrupted(f"stopped at epoch {loop.epoch + 1}, saved; the same command goes on from there")
+                raise Interrupted(f"stopped at epoch {loop.epoch + 1}, saved; rerun the same command to resume")
             if save:
                 self._save()
                 last_save = time.monotonic()
