@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,7 @@ from threading import Thread
 
 import pytest
 
+from deepbilevel_lab.sweeps import on_ray
 from deepbilevel_lab.training import RunFolder, find_runs
 from tests.cli.test_compare_command import read_comparison, start, statuses
 from tests.cli.trained import run_command, run_in_process
@@ -207,6 +208,34 @@ def test_without_an_address_a_cluster_is_started_and_ended_and_the_home_stays_as
     events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
     assert events[-2:] == ["done", "reproduced"]
     assert not (home / ".ray").exists()
+
+
+@pytest.mark.parametrize("address", [None, "127.0.0.1:1"], ids=["a cluster of its own", "nobody answers"])
+def test_the_environment_stays_as_it_was(address, tmp_path, monkeypatch):
+    """Or later processes inherit it; a program of Ray Train then finds no cluster."""
+
+    class Ray:
+        seen: dict[str, str]
+
+        def init(self, **_):
+            Ray.seen = dict(os.environ)
+            if address is not None:
+                raise RuntimeError("nobody is there")
+
+        def shutdown(self):
+            pass
+
+    monkeypatch.setattr(on_ray, "_import_ray", Ray)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ENABLE_AUTO_CONNECT"):
+        monkeypatch.delenv(name, raising=False)
+    before = dict(os.environ)
+    with suppress(ConnectionError), on_ray.RayCluster(address, tmp_path, tmp_path):
+        pass
+    assert dict(os.environ) == before
+    assert Ray.seen["RAY_ENABLE_AUTO_CONNECT"] == "0"
+    assert Ray.seen["RAY_USAGE_STATS_ENABLED"] == "1"
+    assert ("RAY_AUTH_TOKEN" in Ray.seen) == (address is None)
 
 
 @pytest.mark.parametrize("command", [["compare", "--data", "digits"], ["reproduce", "table1", "--scale", "smoke"]])

@@ -54,13 +54,13 @@ class Command:
             sender.close()
         self._output, self._errors = (open(os.dup(each.fileno())) for each in receivers)  # noqa: PTH123, SIM115
 
-    def wait_for(self, event: str) -> dict:
-        """Wait until it says that, and return all it says about it."""
+    def wait_for(self, *events: str) -> dict:
+        """Wait until it reports one of these events, and return the report."""
         for line in self._output:
             said = json.loads(line)
-            if said["event"] == event:
+            if said["event"] in events:
                 return said
-        raise AssertionError(f"ended without {event!r}: {self.end()}")
+        raise AssertionError(f"ended without {events}: {self.end()}")
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)

@@ -47,7 +47,7 @@ def test_kills_at_random_moments_change_nothing(tmp_path, unbroken, settings):
     while code != 0:
         process = Command(*command, *SAVING_ALWAYS, out=tmp_path)
         if len(delays) % 4:  # now and then it dies before it has begun
-            process.wait_for("started")
+            process.wait_for("started", "done")  # done: the last kill came after all was written
         # Short at first, or a fast machine is through before it has been killed often enough; then longer and longer:
         # on a busy one an evaluation, which begins anew, may take more than the first delays.
         delays.append(moments.uniform(0, 0.1 + 0.03 * len(delays)))

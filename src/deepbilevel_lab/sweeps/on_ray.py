@@ -7,8 +7,8 @@ command, so its results are those of this machine.
 import logging
 import os
 import secrets
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -55,17 +55,25 @@ class RayCluster(InFolder):
         super().__init__(out.resolve(), data_dir.resolve(), workers=workers)
         self._address = address or os.environ.get("RAY_ADDRESS") or None
         self._data_dir = str(data_dir.resolve()) if data_dir.exists() else None
-        self._stack = ExitStack()
         self._jobs: list[RayJob] = []
         self._missed: set[tuple[int, int]] = set()
 
     def __enter__(self) -> "RayCluster":
+        environment = dict(_ENVIRONMENT)
         if self._address is not None:
             # How often it tries to connect, which takes it 40 seconds if nobody answers; 20 times by default.
-            os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
+            environment["RAY_NUM_REDIS_GET_RETRIES"] = "1"
         elif "RAY_AUTH_MODE" not in os.environ:
             # A key of its own keeps others out. Ray would leave one in the user's home, which changes later clusters.
-            os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+            environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        with ExitStack() as stack:
+            stack.enter_context(_default_environment(environment))
+            self._connect()
+            self._mark = stack.enter_context(standing_mark(self.out))
+            self._stack = stack.pop_all()
+        return self
+
+    def _connect(self) -> None:
         self._ray = _import_ray()
         own: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
         try:
@@ -81,8 +89,6 @@ class RayCluster(InFolder):
                 "address when it starts one, HOST:PORT, and the command must be run on a node of it, with the same "
                 "versions of Python and ray"
             ) from error
-        self._mark = self._stack.enter_context(standing_mark(self.out))
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -243,9 +249,19 @@ def _refusal(error: Any) -> str:
     return f"a node cannot run it: {lines[-1]}; install the same deepbilevel on every node"
 
 
+@contextmanager
+def _default_environment(variables: Mapping[str, str]) -> Generator[None]:
+    """Set the variables that are not set yet, and remove them in the end: later processes must not inherit them."""
+    added = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
 def _import_ray() -> Any:
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     try:
         import ray
     except ModuleNotFoundError as error:
