@@ -53,7 +53,7 @@ def table1() -> str:
 
 def table1_controls() -> str:
     """Return controls of the ablations at 50 %."""
-    rows = [[cell.row, _triple(cell)] for cell in _read("compact/sweep-controls-table1-50.json").cells]
+    rows = [[cell.row, triple(cell)] for cell in _read("compact/sweep-controls-table1-50.json").cells]
     return markdown_table(["method, seed 0", "test, last / best / train"], rows)
 
 
@@ -65,7 +65,7 @@ def noise_curve() -> str:
     rows: list[list[str]] = []
     for row in ("SGD", "Bilevel"):
         at = {round(100 * (cell.x or 0.0)): cell for cell in cells if cell.row == row}
-        rows.append([row, *(_triple(at[rate]) for rate in _RATES)])
+        rows.append([row, *(triple(at[rate]) for rate in _RATES)])
     return markdown_table(["", *(f"{rate} %" for rate in _RATES)], rows)
 
 
@@ -107,7 +107,7 @@ def _read(path: str) -> SweepRecord:
 
 
 def _side_by_side(columns: Sequence[Iterable[Cell]]) -> list[list[str]]:
-    by_row = [{cell.row: _triple(cell) for cell in cells} for cells in columns]
+    by_row = [{cell.row: triple(cell) for cell in cells} for cells in columns]
     return [[row, *(each[row] for each in by_row)] for row in by_row[0]]
 
 
@@ -118,7 +118,8 @@ def _figure(cell: Cell, name: str, *, spread: bool = False) -> str:
     return f"{figure.mean:.1f}" + (f" ± {figure.spread:.1f}" if spread and figure.spread is not None else "")
 
 
-def _triple(cell: Cell) -> str:
+def triple(cell: Cell) -> str:
+    """Return test accuracy of the last epoch and of the best one, and training accuracy."""
     return " / ".join(_figure(cell, name) for name in ("test", "best", "train"))
 
 
