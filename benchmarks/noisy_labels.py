@@ -2,10 +2,12 @@
 
     python -m benchmarks.noisy_labels --out runs/noisy-labels --jobs 2      # hours; the same command goes on
     python -m benchmarks.noisy_labels --out runs/noisy-labels --only 'digits-*'
+    python -m benchmarks.noisy_labels --out runs/noisy-labels --only '*-combined'
     python -m benchmarks.noisy_labels --table                               # what docs/results.md shows, from results/
 
-Each setting is one ``deepbilevel compare --tune``. Its record is copied to ``results/noisy-labels`` as soon as there is
-one, so that what is finished can be read. CIFAR-10 is looked for in ``DEEPBILEVEL_DATA``.
+Each setting is two ``deepbilevel compare --tune``: the methods, and combinations with the best of them. Records are
+copied to ``results/noisy-labels`` as soon as there are any, so that what is finished can be read. CIFAR-10 is looked
+for in ``DEEPBILEVEL_DATA``.
 """
 
 import argparse
@@ -15,6 +17,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import mean, stdev
+
+from scipy.stats import t as student
 
 from benchmarks.record_tables import markdown_table
 from deepbilevel_lab.drawing.figures import Dot, Figure, Panel, linear
@@ -23,12 +28,17 @@ from deepbilevel_lab.drawing.svg import draw_figure
 from deepbilevel_lab.records import SweepRecord, read_file
 from deepbilevel_lab.sweeps.tuning import Tuned, tuned_methods
 
-METHODS = (
-    *("sgd", "weight-averaging", "label-smoothing", "mixup", "gce", "elr"),
-    *("accumulation", "uniform", "bilevel", "bilevel+mixup"),
-    *("cross-validated", "cross-validated-averaged"),
-    *("cross-validated-averaged+gce", "cross-validated-averaged+weight-averaging"),
-)
+PARTS: Mapping[str, Sequence[str]] = {
+    "": (
+        *("sgd", "weight-averaging", "label-smoothing", "mixup", "gce", "elr"),
+        *("accumulation", "uniform", "bilevel", "bilevel+mixup"),
+        *("cross-validated", "cross-validated-averaged"),
+        *("cross-validated-averaged+gce", "cross-validated-averaged+weight-averaging"),
+    ),
+    "-combined": ("mixup+weight-averaging", "elr+weight-averaging", "cross-validated-averaged+elr"),
+}
+"""Methods by the end of the name of their record."""
+METHODS = tuple(method for methods in PARTS.values() for method in methods)
 _DATA: Mapping[str, Sequence[str]] = {
     "digits": ["--data=digits", "--epochs=50", "--tune=optimizer.lr=0.03,0.1,0.3"],
     "cifarnet": [
@@ -57,58 +67,68 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     for noise, given in _NOISE.items()
     if data != "digits" or noise not in _REAL_NOISE
 }
+_BASELINE = "sgd"
 RESULTS = Path(__file__).parents[1] / "results" / "noisy-labels"
 PICTURES = Path(__file__).parents[1] / "docs" / "images"
 
 
-def command(setting: str, out: Path, jobs: int, seeds: str) -> list[str]:
-    """Return the command that runs a setting, or goes on with it."""
-    common = ["--set=schedule=cosine", "--set=data.selection=0.1", "--set=threads=1", f"--methods={','.join(METHODS)}"]
-    place = [f"--seeds={seeds}", f"--jobs={jobs}", f"--out={out / setting}", f"--name={setting}"]
+def command(setting: str, part: str, out: Path, jobs: int, seeds: str) -> list[str]:
+    """Return the command that runs a part of a setting, or goes on with it."""
+    common = ["--set=schedule=cosine", "--set=data.selection=0.1", "--set=threads=1"]
+    common.append(f"--methods={','.join(PARTS[part])}")
+    place = [f"--seeds={seeds}", f"--jobs={jobs}", f"--out={out / setting}", f"--name={setting}{part}"]
     return [sys.executable, "-m", "deepbilevel", "compare", *SETTINGS[setting], *common, *place]
 
 
-Methods = Mapping[str, Mapping[str, Tuned]]
-"""How every method stands, by noise and name."""
+Methods = Mapping[str, Tuned]
+"""How every method stands that was tried, by name."""
 
 
-def committed() -> dict[str, Methods]:
-    """Return what the committed records say, by data set and network."""
-    found: dict[str, Methods] = {}
+def committed() -> dict[str, dict[str, Methods]]:
+    """Return what the committed records say, by data set with network, and noise."""
+    found: dict[str, dict[str, Methods]] = {}
     for data in _DATA:
-        paths = {noise: RESULTS / f"{data}-{noise}.json" for noise in _NOISE}
-        records = {noise: read_file(SweepRecord, path) for noise, path in paths.items() if path.is_file()}
-        if records:
-            found[data] = {
-                noise: {each.row: each for each in tuned_methods(record)} for noise, record in records.items()
-            }
+        by_noise: dict[str, Methods] = {}
+        for noise in _NOISE:
+            paths = [RESULTS / f"{data}-{noise}{part}.json" for part in PARTS]
+            records = [read_file(SweepRecord, path) for path in paths if path.is_file()]
+            if paths[0].is_file():  # it has what the others are compared with
+                by_noise[noise] = {each.row: each for record in records for each in tuned_methods(record)}
+        if by_noise:
+            found[data] = by_noise
     return found
 
 
 def tables() -> str:
     """Return the committed records as Markdown: the last epoch for each data set and network, and the rest folded."""
     parts: list[str] = []
-    for data, methods in committed().items():
-        details = f"<details>\n<summary>{data}: epoch picked / best epoch; last epoch over the rates</summary>"
-        parts += [f"**{data}**", _table(methods, _last), details, _table(methods, _details), "</details>"]
+    for data, by_noise in committed().items():
+        parts += [f"**{data}**", _table(by_noise, _last)]
+        for title, entry in _FOLDED.items():
+            summary = f"<details>\n<summary>{data}: {title}</summary>"
+            parts += [summary, _table(by_noise, entry), "</details>"]
     return "\n\n".join(parts)
 
 
-def _table(methods: Methods, entry: Callable[[Tuned], str]) -> str:
-    rows = [[name, *(entry(each[name]) for each in methods.values())] for name in METHODS]
-    return markdown_table(["method", *methods], rows)
+def _table(by_noise: Mapping[str, Methods], entry: Callable[[Tuned, Tuned], str]) -> str:
+    tried = [name for name in METHODS if any(name in methods for methods in by_noise.values())]
+    rows = [
+        [name, *(entry(each[name], each[_BASELINE]) if name in each else "-" for each in by_noise.values())]
+        for name in tried
+    ]
+    return markdown_table(["method", *by_noise], rows)
 
 
 def draw() -> list[Path]:
     """Draw the committed records, a picture per data set and network, and return the files."""
     files: list[Path] = []
-    for data, methods in committed().items():
+    for data, by_noise in committed().items():
         figure = Figure(
             f"noisy-labels-{data}",
             f"{data}: every method with its own learning rate",
             "",
             METHODS,
-            tuple(_panel(noise, each) for noise, each in methods.items()),
+            tuple(_panel(noise, each) for noise, each in by_noise.items()),
             keys=(("full", "last epoch"), ("hollow", "epoch picked by noisy labels")),
             shown=frozenset(range(len(METHODS))),
             lined=False,
@@ -118,11 +138,11 @@ def draw() -> list[Path]:
     return files
 
 
-def _panel(noise: str, methods: Mapping[str, Tuned]) -> Panel:
+def _panel(noise: str, methods: Methods) -> Panel:
     """Return a dot plot with a line per method."""
     dots: list[Dot] = []
     for number, name in enumerate(METHODS):
-        chosen = methods[name].chosen
+        chosen = methods[name].chosen if name in methods else None
         for metric, look in (("picked", "hollow"), ("test", "full")) if chosen is not None else ():
             figure = chosen.summary.get(metric) if chosen is not None else None
             if figure is not None and figure.mean is not None:
@@ -134,7 +154,7 @@ def _panel(noise: str, methods: Mapping[str, Tuned]) -> Panel:
     return Panel(noise, f"{noise}: test accuracy (%)", "", scale, None, dots=tuple(dots), rows=rows, row_labels=METHODS)
 
 
-def _last(tuned: Tuned) -> str:
+def _last(tuned: Tuned, _: Tuned) -> str:
     """Return the last epoch at the chosen rate, with its standard deviation over seeds."""
     if tuned.chosen is None:
         return "not finished"
@@ -145,12 +165,36 @@ def _last(tuned: Tuned) -> str:
     return f"{_mean(tuned, 'test')}{spread}{fewer}"
 
 
-def _details(tuned: Tuned) -> str:
+def _details(tuned: Tuned, _: Tuned) -> str:
     """Return the epoch picked on held-out images, the best one, and the range of the last one over the rates."""
     if tuned.range is None:
         return "not finished"
     low, high = tuned.range
     return f"{_mean(tuned, 'picked')} / {_mean(tuned, 'best')}; {low:.0f} to {high:.0f}"
+
+
+def _gain(tuned: Tuned, baseline: Tuned) -> str:
+    """Return how much the last epoch is above that of the baseline, pairing the runs of a seed."""
+    ours, theirs = _by_seed(tuned), _by_seed(baseline)
+    differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    if tuned is baseline or len(differences) < 2:
+        return "-"
+    # Few seeds: the quantile of the normal distribution would make the interval half as wide as it is.
+    quantile = float(student.ppf(0.975, len(differences) - 1))
+    half = quantile * stdev(differences) / len(differences) ** 0.5
+    center = mean(differences)
+    return f"{center:+.1f} ({center - half:+.1f} to {center + half:+.1f})"
+
+
+def _by_seed(tuned: Tuned) -> dict[int, float]:
+    runs = () if tuned.chosen is None else tuned.chosen.runs
+    return {run.seed: test for run in runs if (test := run.figure("test")) is not None}
+
+
+_FOLDED: Mapping[str, Callable[[Tuned, Tuned], str]] = {
+    "epoch picked / best epoch; last epoch over the rates": _details,
+    f"last epoch less that of {_BASELINE}, paired by seed (95 % interval)": _gain,
+}
 
 
 def _mean(tuned: Tuned, name: str) -> str:
@@ -162,7 +206,7 @@ def main() -> None:
     """Run the settings that are wanted, one after another, and keep their records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/noisy-labels"), help="the folder of the runs")
-    parser.add_argument("--only", default="*", help="settings whose names match, as in 'cifarnet-*'")
+    parser.add_argument("--only", default="*", help="records whose names match, as in 'cifarnet-*'")
     parser.add_argument("--jobs", type=int, default=1, help="how many runs side by side")
     parser.add_argument("--seeds", default="0-2", help="the first one chooses the learning rate")
     parser.add_argument("--list", action="store_true", help="show the commands and stop")
@@ -172,16 +216,18 @@ def main() -> None:
         print(tables())
         draw()
         return
-    for setting in fnmatch.filter(SETTINGS, given.only):
-        words = command(setting, given.out, given.jobs, given.seeds)
+    parts = {f"{setting}{part}": (setting, part) for setting in SETTINGS for part in PARTS}
+    for name in fnmatch.filter(parts, given.only):
+        setting, part = parts[name]
+        words = command(setting, part, given.out, given.jobs, given.seeds)
         if given.list:
             print(" ".join(words[2:]))
             continue
         code = subprocess.run(words, check=False).returncode
-        record = given.out / setting / f"sweep-{setting}.json"
+        record = given.out / setting / f"sweep-{name}.json"
         if record.is_file():
             RESULTS.mkdir(parents=True, exist_ok=True)
-            shutil.copy(record, RESULTS / f"{setting}.json")
+            shutil.copy(record, RESULTS / f"{name}.json")
         if code == 130:  # interrupted, and saved
             sys.exit(code)
 

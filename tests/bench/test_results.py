@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.noisy_labels import METHODS, SETTINGS, command
+from benchmarks.noisy_labels import PARTS, SETTINGS, command
 from benchmarks.paper_size import METHODS as PAPER_SIZE_METHODS
 from benchmarks.paper_size import command as paper_size_command
 from benchmarks.tables import PAGES, TABLES, filled
@@ -21,12 +21,13 @@ def test_every_table_stands_on_a_page():
         assert f"<!-- {name} -->\n|" in pages or f"<!-- {name} -->\n**" in pages
 
 
-def test_every_setting_can_be_planned(tmp_path):
+@pytest.mark.parametrize("part", PARTS)
+def test_every_setting_can_be_planned(part, tmp_path):
     for setting in SETTINGS:
-        words = command(setting, tmp_path, 1, "0-2")[3:]
+        words = command(setting, part, tmp_path, 1, "0-2")[3:]
         done = run_in_process(*words, "--dry-run")
         assert done.exit_code == 0, done.output
-        assert len(done.output.splitlines()) == len(METHODS) * 3 * 3
+        assert len(done.output.splitlines()) == len(PARTS[part]) * 3 * 3
 
 
 @pytest.mark.parametrize("method", PAPER_SIZE_METHODS)

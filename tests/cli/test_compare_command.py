@@ -216,3 +216,12 @@ def test_wrong_usage_ends_with_2_says_why_and_leaves_nothing(arguments, message,
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_whose_exported_records_are_there_are_not_run_again(history, tmp_path):
+    exported = run_in_process("runs", "export", tmp_path, "--out", history["out"])
+    assert exported.exit_code == 0
+    done = compare(*SOUND, "--out", tmp_path, "--json")
+    assert done.exit_code == 0
+    assert {json.loads(line)["event"] for line in done.stdout.splitlines()} == {"done", "compared"}
+    assert not list(tmp_path.rglob("*.safetensors"))

@@ -24,9 +24,11 @@ class Threads:
     def find_record(self, spec):
         return RunFolder.of(spec, self.out).read_record()
 
-    def find_finished(self, spec):
+    def find_finished(self, spec, *, network):
         folder = RunFolder.of(spec, self.out)
-        return folder.read_record() if folder.finished() else None
+        record = folder.read_record()
+        done = record is not None and record.status == "done"
+        return record if folder.finished() or (done and not network) else None
 
     def place_of(self, spec):
         return str(RunFolder.of(spec, self.out).path)
@@ -273,6 +275,20 @@ def test_a_run_waits_for_the_run_it_needs_though_there_is_room_for_both(tmp_path
     outcomes = run_trials([make_needing(first), first, other], place, jobs=3, watcher=Watcher())
     assert place.started == ["first", "other", "needing"]
     assert {outcome.status for outcome in outcomes} == {"done"}
+
+
+def test_a_record_without_its_network_suffices_if_asked_and_nobody_needs_the_network(tmp_path):
+    first, other = make_trials("first", "other")
+    run_trials([first, other], Threads(tmp_path), jobs=1, watcher=Watcher())
+    for trial in (first, other):
+        RunFolder.of(trial.spec, tmp_path).model_file.unlink()  # as in a folder of exported records
+    place = Threads(tmp_path)
+    trials = [first, other, make_needing(first)]
+    outcomes = run_trials(trials, place, jobs=1, watcher=Watcher(), records_suffice=True)
+    assert place.started == ["first", "needing"]
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    run_trials([other], place, jobs=1, watcher=Watcher())
+    assert place.started == ["first", "needing", "other"]
 
 
 def test_a_run_whose_needs_cannot_be_met_fails_without_being_started(tmp_path):

@@ -153,7 +153,7 @@ def run_comparison(
     with errors_as_messages(), Interruption(), place.open(out, data_dir, workers=workers) as executor:
         recorder = Recorder(comparison, out, find_record=executor.find_record)
         show = {"quiet": quiet, "as_json": as_json, "also": recorder, "lines_per_run": lines_per_run}
-        run = partial(run_and_show, place=executor, **show)
+        run = partial(run_and_show, place=executor, records_suffice=True, **show)
         outcomes = run(trials, jobs=jobs or place.usual_jobs(len(trials)))
         if tuned and all(outcome.status in ("done", "failed") for outcome in outcomes):
             chosen = {(each.row, each.chosen.x) for each in tuned_methods(recorder.record) if each.chosen}

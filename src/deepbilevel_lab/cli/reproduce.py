@@ -209,7 +209,9 @@ def _run(
             recorder.changed([])  # what is not reached today is missing in the record, and not in silence
         for plan in ready:
             recorder, number = recorders[plan.sweep.name], jobs or place.usual_jobs(len(plan.trials))
-            outcomes = run_and_show(plan.trials, executor, number, quiet=quiet, as_json=as_json, also=recorder)
+            outcomes = run_and_show(
+                *(plan.trials, executor, number), quiet=quiet, as_json=as_json, also=recorder, records_suffice=True
+            )
             _print_result(plan, recorder.record, recorder.path, as_json=as_json)
             codes.append(conclude(outcomes))
             if codes[-1] == INTERRUPTED:

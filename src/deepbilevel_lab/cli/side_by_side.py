@@ -40,8 +40,9 @@ def run_and_show(
     as_json: bool,
     also: Watcher | None = None,
     lines_per_run: int = 10,
+    records_suffice: bool = False,
 ) -> list[Outcome]:
-    """Run trials and show them as they go; ``also`` is told the same."""
+    """Run trials and show them as they go; ``also`` is told the same. See ``run_trials`` for ``records_suffice``."""
     with ExitStack() as stack:
         stack.enter_context(last_words())
         view: Watcher
@@ -52,7 +53,8 @@ def run_and_show(
         else:
             view = Lines(quiet=quiet, per_run=lines_per_run)
         try:
-            return run_trials(trials, place, jobs=jobs, watcher=Several(*([also] if also else []), view))
+            watcher = Several(*([also] if also else []), view)
+            return run_trials(trials, place, jobs=jobs, watcher=watcher, records_suffice=records_suffice)
         except KeyboardInterrupt:
             typer.echo("stopped at once; the last checkpoints count", err=True)
             raise typer.Exit(INTERRUPTED) from None

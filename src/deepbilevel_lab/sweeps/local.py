@@ -36,15 +36,17 @@ class InFolder(ABC):
         options = ["--out", out, "--data-dir", data_dir, "--workers", workers, "--save-seconds", save_seconds]
         self._options = [*map(str, options), "--resume" if resume else "--no-resume"]
 
-    def find_finished(self, spec: RunSpec) -> RunRecord | None:
-        """Return the record of a run that is finished and need not be run again."""
+    def find_finished(self, spec: RunSpec, *, network: bool) -> RunRecord | None:
+        """See :class:`~deepbilevel_lab.sweeps.trials.Executor`."""
         folder = RunFolder.of(spec, self.out)
-        with suppress(ValueError, OSError):  # damaged, or out of reach: the run itself will say so
-            return folder.read_record() if self._resume and folder.finished() else None
+        record = self.find_record(spec) if self._resume else None
+        if record is None or record.status != "done" or (network and not folder.model_file.is_file()):
+            return None
+        return record
 
     def find_record(self, spec: RunSpec) -> RunRecord | None:
         """Return the record of a run as it stands."""
-        with suppress(ValueError, OSError):
+        with suppress(ValueError, OSError):  # damaged, or out of reach: the run itself will say so
             return RunFolder.of(spec, self.out).read_record()
 
     def place_of(self, spec: RunSpec) -> str:

@@ -86,8 +86,8 @@ class Job(Protocol):
 class Executor(Protocol):
     """A place where trials run. It tells their news through the queue, the ending last and always."""
 
-    def find_finished(self, spec: RunSpec) -> RunRecord | None:
-        """Return the record of a run that is finished and need not be run again."""
+    def find_finished(self, spec: RunSpec, *, network: bool) -> RunRecord | None:
+        """Return the record of a run that is finished, if its ``network`` is there or not asked for."""
         ...
 
     def find_record(self, spec: RunSpec) -> RunRecord | None:
@@ -138,13 +138,16 @@ class _Heeded(Watcher):
             self.error = self.error or error
 
 
-def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watcher: Watcher) -> list[Outcome]:
+def run_trials(
+    trials: Sequence[Trial], executor: Executor, *, jobs: int, watcher: Watcher, records_suffice: bool = False
+) -> list[Outcome]:
     """Run all trials, ``jobs`` at a time, and return how they ended; one failure does not stop the others.
 
-    What is finished is not run again. A run that needs others waits for them. After Ctrl-C, SIGTERM or SIGHUP all that
-    run are asked to save and end, and no other is begun; a second Ctrl-C kills them and raises ``KeyboardInterrupt``.
-    The same happens after an error of the watcher, which is raised in the end. Two trials with the same spec are one
-    run.
+    What is finished is not run again. With ``records_suffice`` that includes runs of which only the record is there,
+    such as those exported on another machine, unless one of the trials needs their network. A run that needs others
+    waits for them. After Ctrl-C, SIGTERM or SIGHUP all that run are asked to save and end, and no other is begun; a
+    second Ctrl-C kills them and raises ``KeyboardInterrupt``. The same happens after an error of the watcher, which is
+    raised in the end. Two trials with the same spec are one run.
     """
     outcomes: dict[str, Outcome] = {}
     for trial in trials:
@@ -154,8 +157,10 @@ def run_trials(trials: Sequence[Trial], executor: Executor, *, jobs: int, watche
     news: Queue[News] = Queue()
     interruption = Interruption()
     watcher = heeded = _Heeded(watcher, interruption)
+    needed = {run_id for outcome in outcomes.values() for run_id in needs(outcome.trial.spec)}
     for outcome in outcomes.values():
-        if (record := executor.find_finished(outcome.trial.spec)) is not None:
+        network = not records_suffice or outcome.trial.id in needed
+        if (record := executor.find_finished(outcome.trial.spec, network=network)) is not None:
             outcome.status, outcome.record = "done", record
             results = {"final": to_json(record.final), "best": to_json(record.best)}
             folder = executor.place_of(outcome.trial.spec)
@@ -240,10 +245,12 @@ def _note_queues(running: Mapping[str, Job], outcomes: Mapping[str, Outcome]) ->
 
 def _settle(outcome: Outcome, heard: News, executor: Executor) -> News:
     """Note how a trial ended, and return the news as it is to be told."""
-    if heard.ending != "done" and (record := executor.find_finished(outcome.trial.spec)) is not None:
-        # Its work was over: a signal, or what else there was, only met the end of the process.
-        outcome.status, outcome.record = "done", record
-        return replace(heard, ending="done", error=None)
+    if heard.ending != "done":
+        # If its work was over, a signal or what else there was only met the end of the process.
+        record = executor.find_finished(outcome.trial.spec, network=True)
+        if record is not None:
+            outcome.status, outcome.record = "done", record
+            return replace(heard, ending="done", error=None)
     assert heard.ending is not None
     outcome.status, outcome.error, outcome.killed = heard.ending, heard.error, heard.killed
     if heard.ending == "done":
