@@ -24,6 +24,12 @@ METHODS: Mapping[str, str] = {
     "bilevel": "bilevel, d) independent dropout",
     "cross-validated": "cross-validated",
 }
+SHORT: Mapping[str, str] = {
+    "uniform[shared_dropout=true]": "uniform",
+    "bilevel[shared_dropout=true]": "bilevel",
+    "bilevel": "bilevel, d)",
+}
+"""Names as other tables have them; equal masks for all mini-batches are the paper's baseline."""
 _ROOT = Path(__file__).parents[1]
 _RECORDS = RESULTS / "memorisation"
 _NAME = "inception-memorising"
@@ -47,10 +53,16 @@ def command(out: Path, seeds: str) -> list[str]:
     return [sys.executable, "-m", "deepbilevel", "compare", *words]
 
 
+def committed() -> SweepRecord | None:
+    """Return the committed record, or None if there is none."""
+    path = _RECORDS / f"sweep-{_NAME}.json"
+    return read_file(SweepRecord, path) if path.is_file() else None
+
+
 def table() -> str:
     """Return test accuracy of the last epoch and of the best one, and accuracy on the labels as given."""
-    cells = read_file(SweepRecord, _RECORDS / f"sweep-{_NAME}.json").cells
-    rows = [[METHODS[cell.row], triple(cell)] for cell in cells]
+    record = committed()
+    rows = [[METHODS[cell.row], triple(cell)] for cell in record.cells] if record is not None else []
     return markdown_table(["", "test, last / best / train"], rows)
 
 

@@ -69,6 +69,20 @@ def noise_curve() -> str:
     return markdown_table(["", *(f"{rate} %" for rate in _RATES)], rows)
 
 
+def reproduced() -> str:
+    """Return how far every experiment of the paper has been run at the compact scale, and how long a run takes."""
+    rows: list[list[str]] = []
+    for path in sorted((RESULTS / "compact").glob("sweep-*-compact.json")):
+        record = read_file(SweepRecord, path)
+        runs = [run for cell in record.cells for run in cell.runs]
+        seconds = [run.figure("seconds") for run in runs if run.status == "done"]
+        minutes = sorted(each / 60 for each in seconds if each is not None)
+        took = f"{minutes[0]:.0f} to {minutes[-1]:.0f}" if minutes else "-"
+        name = path.stem.removeprefix("sweep-").removesuffix("-compact")
+        rows.append([f"`{name}`", f"{len(minutes)} of {len(runs)}", took])
+    return markdown_table(["experiment", "runs finished, of those planned", "minutes per run"], rows)
+
+
 def tumours() -> str:
     """Return the methods of docs/tables.md on a table with wrong labels."""
     cells = _read("tables/sweep-tumours.json").cells

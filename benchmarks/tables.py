@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import cost_tables, noisy_labels, paper_size, recommendations, record_tables
+from benchmarks import cost_tables, noisy_labels, overview, paper_size, recommendations, record_tables
 from benchmarks.label_issues import measuring as label_issues
 from deepbilevel_lab.replacement import write_text
 
@@ -16,11 +16,13 @@ _ROOT = Path(__file__).parents[1]
 PAGES = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
 TABLES: Mapping[str, Callable[[], str]] = {
     "demo": record_tables.demo,
+    "overview": overview.table,
     "noisy-labels": noisy_labels.tables,
     "cifar10-methods": record_tables.cifar10_methods,
     "table1": record_tables.table1,
     "table1-controls": record_tables.table1_controls,
     "noise-curve": record_tables.noise_curve,
+    "reproduced": record_tables.reproduced,
     "paper-size": paper_size.table,
     "inception": record_tables.inception,
     "label-issues": label_issues.tables,

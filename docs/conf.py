@@ -40,7 +40,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!deepbilevel).*"),
     (
         "py:class",
-        r"deepbilevel\..*\.(ReportT|Batch|Shared|\w*Gradients?|Part|Layout|Parameters)",
+        r"deepbilevel\..*\.(ReportT|Batch|Shared|Blocks|\w*Gradients?|Part|Layout|Parameters)",
     ),  # type variables, aliases
 ]
 suppress_warnings = ["config.cache"]

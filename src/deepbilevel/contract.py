@@ -47,7 +47,7 @@ class Report:
 
     @property
     def applied(self) -> bool:
-        """Whether anything was learned: false if the step's gradient is zero."""
+        """Whether anything was learned; it was not if the step's gradient is zero."""
         return bool((self.weights != 0).any())
 
 
@@ -60,7 +60,7 @@ class Outcome(NamedTuple, Generic[ReportT]):
     Attributes:
         gradients: the new ``.grad``.
         report: what happened.
-        factors: how far the optimizer's step may go, for rules that shrink the update instead of the gradient.
+        factors: the part of the optimizer's update to keep, for rules that shrink the update instead of the gradient.
         blank_factor: makes the factor of a parameter that no mini-batch touched.
     """
 
@@ -127,7 +127,7 @@ class Rule(ABC, Generic[ReportT]):
             processes.
         tolerates_bad_batches: whether a mini-batch whose gradient is not finite is left out, instead of spoiling the
             step.
-        takes_products: whether its accumulator can work with gradients that are not multiplied out
+        takes_products: whether its accumulator can work with gradients of matrices that are kept as two factors
             (:class:`~deepbilevel.gradients.LazyGradient`).
         spreads: whether its accumulator can be filled in parts (:attr:`Accumulator.rows`, :meth:`Accumulator.sums`).
         min_batches: the smallest group that makes sense.
@@ -151,7 +151,7 @@ class Rule(ABC, Generic[ReportT]):
 
         Args:
             layout: how the parameters of the model belong together.
-            num_batches: k.
+            num_batches: in the group.
             memory: what the rule keeps between groups. The accumulator reads it, and changes it in ``finish`` only, so
                 that a group that is dropped half-way leaves no trace.
         """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a torch built without distribution has no such class
 
 
 class LabelAudit:
-    """Collects what a training run shows of every label, and says which ones are probably wrong.
+    """Collects the predictions of a training run for every label, and says which labels are probably wrong.
 
     Works in any loop, with any rule or none: call :meth:`observe` with the logits of the training pass, then
     :meth:`issues`. No further pass is needed.

@@ -105,12 +105,12 @@ class Issues:
         class_names: Sequence[str] | None = None,
         paths: Sequence[str] | None = None,
     ) -> None:
-        """Write the table, whole or not at all.
+        """Write the table; if that fails, an existing file stays as it was.
 
         Text that a spreadsheet would take for a formula is written behind a ``'``, and such a path behind ``./``.
 
         Args:
-            path: the file; what was there is replaced.
+            path: the file, which is replaced if it exists.
             class_names: written instead of numbers.
             paths: the file of each sample, by index: one more column.
         """

@@ -38,16 +38,15 @@ def step_at_once(
     About as fast as plain training with all samples in one batch, where small mini-batches by themselves are not.
     In exchange it holds the gradients of convolutions for every mini-batch of a pass. Parameters may be used by
     torch's linear layers, convolutions, embeddings and normalisations, as they are; other uses are refused, and so
-    are hooks on parameters, a scaler and several processes. Not noticed, so yours to see to:
+    are hooks on parameters, a scaler and several processes. What follows is not checked:
 
-    - Samples do not meet in the network other than in BatchNorm, which sees each mini-batch on its own, and are
-      the first dimension of what every layer gets, in their order. Looking up as many positions, once for all
-      samples, as there are samples would go wrong: look them up for each, as in ``positions.expand(len(x), -1)``.
-    - Of losses per sample a mini-batch's is the mean; a loss that divides by something else, as with class
-      weights, must be computed for each mini-batch. Dropout is drawn for every sample.
-    - BatchNorm counts passes, so ``momentum=None`` averages wrongly; one that is used twice in a pass moves its
-      running statistics in another order. Where its output is computed again (activation checkpointing), it must
-      have trainable parameters to be noticed.
+    - In the network, samples must be independent of each other, except in BatchNorm, which normalises each mini-batch
+      by itself. In every layer they must be the first dimension, in the same order. Position embeddings must be
+      looked up for each sample, as in ``positions.expand(len(x), -1)``.
+    - The loss of a mini-batch is the mean over its samples. A loss that divides by something else, such as the sum
+      of class weights, must be computed for each mini-batch. Dropout is drawn for every sample.
+    - BatchNorm counts passes, so ``momentum=None`` averages wrongly. A BatchNorm that is used twice in a pass updates
+      its running statistics in another order. Under activation checkpointing it needs trainable parameters.
 
     >>> from deepbilevel import Bilevel
     >>> model = torch.nn.Linear(2, 1, bias=False)
@@ -60,11 +59,11 @@ def step_at_once(
         step: collects the gradients.
         group: the k mini-batches, validation first, of tensors or of tuples, lists or dictionaries of them; or an
             iterator, of which the next ones are taken.
-        losses_of: computes one loss per sample, forward pass included, or one per mini-batch; given are the
-            mini-batches of a pass in one, k or fewer. Where each loss belongs is told by its place alone.
-        samples_per_pass: as many mini-batches share a pass as have so many samples together, and one at the least.
-            ``None``: 128 on a CPU, where more are not faster and mini-batches of 64 by themselves fast enough;
-            elsewhere the whole group. A mini-batch that has a pass to itself runs as by ``step_over``.
+        losses_of: runs the forward pass and returns one loss per sample, or one per mini-batch, in their order. It
+            gets the mini-batches of a pass joined to one, at most k of them.
+        samples_per_pass: how many samples a pass may have; each pass has at least one mini-batch. ``None`` is 128 on a
+            CPU, where larger passes are not faster and mini-batches of 64 stay single, and elsewhere the whole group. A
+            mini-batch that has a pass to itself runs as in ``step_over``.
     """
     check_one_process(step)
     most, large = _most_samples(step.device, samples_per_pass)

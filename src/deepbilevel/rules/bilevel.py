@@ -23,7 +23,10 @@ from deepbilevel.step import GroupStep
 
 @dataclass(frozen=True)
 class BilevelRule(ControlledSettings):
-    """The settings of the paper's rule: ``mu``, ``lam`` and the others that :class:`Bilevel` explains."""
+    """The settings of the paper's rule, which :class:`Bilevel` explains.
+
+    They are ``mu``, ``lam``, ``normalize``, ``per_layer`` and ``weighting``.
+    """
 
     kind: ClassVar[str] = "bilevel"
     description: ClassVar[str] = "the paper's rule: weights by agreement with validation"

@@ -270,7 +270,7 @@ class _Coarse(_Powers):
 class CrossValidated(GroupStep[ElementwiseReport]):
     """Fill ``.grad`` with what the mini-batches of a group agree on; used like :class:`~deepbilevel.Bilevel`.
 
-    Mini-batches need not carry the same labels, none is set apart for validation, and there is nothing to tune.
+    Mini-batches need not carry the same labels, and none is set apart for validation.
 
     >>> from deepbilevel import CrossValidated
     >>> model = torch.nn.Linear(2, 1, bias=False)
@@ -284,11 +284,11 @@ class CrossValidated(GroupStep[ElementwiseReport]):
     Args:
         model_or_parameters: a module, its parameters, or an optimizer's ``param_groups``.
         num_batches: k, the number of mini-batches in a group.
-        block: as in :class:`CrossValidatedRule`.
-        shrink: as in :class:`CrossValidatedRule`.
-        strength: as in :class:`CrossValidatedRule`.
-        momentum: as in :class:`CrossValidatedRule`.
-        optimizer: the one whose updates are shrunk; for ``shrink="update"`` alone.
+        block: which parameters share a factor; see :class:`CrossValidatedRule` for this and the next three.
+        shrink: ``"gradient"``, or ``"update"`` for Adam and its kin.
+        strength: how much is shrunk.
+        momentum: over how many groups the evidence is averaged.
+        optimizer: whose updates are shrunk; only with ``shrink="update"``.
         scaler: the ``torch.amp.GradScaler`` of a float16 loop.
     """
 

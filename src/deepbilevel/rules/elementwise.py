@@ -28,7 +28,7 @@ class ElementwiseReport(Report):
 
     @property
     def applied(self) -> bool:
-        """Whether anything was learned: false when nothing was shared."""
+        """Whether anything was learned; it was not if the mini-batches had nothing in common."""
         return bool(self.shared > 0)
 
 

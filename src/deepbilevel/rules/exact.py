@@ -47,7 +47,10 @@ def exact_weights(gram: Tensor, dots: Tensor, *, lam: float = 1.0, mu: float = 0
 
 @dataclass(frozen=True)
 class ExactBilevel(BilevelSettings):
-    """Weights from the full linear system; settings as in :class:`~deepbilevel.Bilevel`."""
+    """Weights from the full linear system. It holds all k gradients.
+
+    ``mu``, ``lam``, ``normalize`` and ``per_layer`` are those of :class:`~deepbilevel.Bilevel`.
+    """
 
     kind: ClassVar[str] = "exact"
     description: ClassVar[str] = "bilevel, the linear system solved exactly"

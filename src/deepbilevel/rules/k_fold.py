@@ -42,9 +42,11 @@ def compare_with_the_others(gram: Tensor, finite: Tensor) -> tuple[Tensor, Tenso
 
 @dataclass(frozen=True)
 class KFoldBilevel(BilevelSettings):
-    """Bilevel weights with k-fold validation; settings as in :class:`~deepbilevel.Bilevel`.
+    """Bilevel weights with k-fold validation: every mini-batch is validated by the mean of all others.
 
-    What has ``k - 1`` entries in its report has k here.
+    ``mu``, ``lam``, ``normalize`` and ``per_layer`` are those of :class:`~deepbilevel.Bilevel`; ``weighting`` is
+    ``"agreement"`` or ``"cosine"``. All k mini-batches are trained on, so reports have k entries instead of k - 1. It
+    holds all k gradients.
     """
 
     kind: ClassVar[str] = "k-fold"

@@ -1,0 +1,100 @@
+"""Where it helps and where not: one row per setting, the last epoch of every measurement side by side."""
+
+from collections.abc import Mapping
+
+from benchmarks import memorisation, noisy_labels, paper_size
+from benchmarks.record_tables import RESULTS, markdown_table
+from deepbilevel_lab.records import SweepRecord, read_file
+
+_COLUMNS: Mapping[str, str] = {
+    "sgd": "SGD",
+    "uniform": "equal weights",
+    "bilevel": "bilevel",
+    "cross-validated": "cross-validated",
+}
+_OTHERS = (
+    *("weight-averaging", "label-smoothing", "mixup", "gce", "elr"),
+    *("mixup+weight-averaging", "elr+weight-averaging", "and-mask"),
+)
+_NOISE: Mapping[str, str] = {
+    "clean": "no noise",
+    "uniform20": "20 % uniform",
+    "uniform40": "40 % uniform",
+    "uniform60": "60 % uniform",
+    "pair40": "40 % in pairs",
+    "worst": "CIFAR-10N `worst`",
+    "aggre": "CIFAR-10N `aggre`",
+}
+_DATA: Mapping[str, str] = {
+    "digits": "digits",
+    "cifarnet": "CIFAR-10, 5,000 images, CifarNet",
+    "resnet8": "CIFAR-10, 5,000 images, narrow ResNet",
+}
+_ONE_RATE: Mapping[str, str] = {"clean": "no noise", "uniform-20": "20 % uniform", "uniform-50": "50 % uniform"}
+
+Figures = Mapping[str, float]
+"""Test accuracy of the last epoch by method."""
+
+
+def table() -> str:
+    """Return the settings with the methods of the house, and the best of the others."""
+    rows = [*_tuned(), *_untuned(), *_large(), *_memorising()]
+    head = ["setting", "seeds", *_COLUMNS.values(), "best of the others"]
+    return markdown_table(head, rows)
+
+
+def _row(setting: str, seeds: str, figures: Figures, unfinished: frozenset[str] = frozenset()) -> list[str]:
+    marks = {name: f"{figure:.1f}{'*' if name in unfinished else ''}" for name, figure in figures.items()}
+    others = [name for name in figures if name in _OTHERS]
+    best = max(others, key=lambda name: figures[name], default=None)
+    last = "-" if best is None else f"{best} {figures[best]:.1f}"
+    return [setting, seeds, *(marks.get(name, "-") for name in _COLUMNS), last]
+
+
+def _tuned() -> list[list[str]]:
+    rows: list[list[str]] = []
+    for data, by_noise in noisy_labels.committed().items():
+        for noise in (noise for noise in _NOISE if noise in by_noise):
+            cells = {name: each.chosen for name, each in by_noise[noise].items() if each.chosen is not None}
+            tests = {name: cell.summary.get("test") for name, cell in cells.items()}
+            figures = {name: test.mean for name, test in tests.items() if test is not None and test.mean is not None}
+            seeds = min(sum(run.status == "done" for run in cell.runs) for cell in cells.values())
+            rows.append(_row(f"{_DATA[data]}, {_NOISE[noise]}; own learning rates", str(seeds), figures))
+    return rows
+
+
+def _untuned() -> list[list[str]]:
+    rows: list[list[str]] = []
+    for name, noise in {**_ONE_RATE, "worst": _NOISE["worst"]}.items():
+        path = RESULTS / "cifar10-methods" / f"sweep-cifar10-{name}.json"
+        rows.append(_row(f"{_DATA['cifarnet']}, {noise}; one rate", "1", _of_sweep(read_file(SweepRecord, path))))
+    return rows
+
+
+def _large() -> list[list[str]]:
+    runs = paper_size.committed()
+    rows: list[list[str]] = []
+    for images in sorted({images for _, images in runs}):
+        here = {method: run for (method, number), run in runs.items() if number == images}
+        figures = {
+            method: run.final.test for method, run in here.items() if run.final is not None and run.final.test is not None
+        }
+        unfinished = frozenset(method for method, run in here.items() if run.status != "done")
+        setting = f"CIFAR-10, {images:,} images, CifarNet, 50 % uniform; the paper's recipe"
+        rows.append(_row(setting, "1", figures, unfinished))
+    return rows
+
+
+def _memorising() -> list[list[str]]:
+    record = memorisation.committed()
+    if record is None:
+        return []
+    figures = _of_sweep(record)
+    renamed = {memorisation.SHORT.get(name, name): figure for name, figure in figures.items()}
+    seeds = min(sum(run.status == "done" for run in cell.runs) for cell in record.cells)
+    return [_row("CIFAR-10, 5,000 images, quarter Inception, 50 % uniform; the paper's recipe", str(seeds), renamed)]
+
+
+def _of_sweep(record: SweepRecord) -> Figures:
+    tests = {cell.row: cell.summary.get("test") for cell in record.cells}
+    return {name: test.mean for name, test in tests.items() if test is not None and test.mean is not None}
