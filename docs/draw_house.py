@@ -114,7 +114,7 @@ def draw() -> str:
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-            "<title>Which room imports which: every line leads down</title>",
+            "<title>Which package imports which: imports point downward only</title>",
             f"<style>{style}</style>",
             f'<rect width="{left:g}" height="{height}" style="fill: #fff; stroke: none"/>',
             *lines,

@@ -75,7 +75,7 @@ def audit(
 ) -> None:
     """Find wrong labels: train, rank labels by how much the network disagrees, and make a page to decide on.
 
-    The same command goes on where it was stopped. Decisions made on the page are trained on with
+    Rerun the same command to resume. Decisions made on the page are trained on with
     `deepbilevel train --data photos/ --labels corrected.csv`.
 
     Example: deepbilevel audit photos/ --out audit/

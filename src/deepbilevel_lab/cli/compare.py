@@ -26,7 +26,7 @@ def compare(
     val: options.ValOption = None,
     data_dir: Annotated[
         Path,
-        typer.Option(envvar="DEEPBILEVEL_DATA", help="The folder of data sets; for csv and folder the data itself."),
+        typer.Option(envvar="DEEPBILEVEL_DATA", help="The folder of data sets."),
     ] = Path("data"),
     target: TargetOption = None,
     text: TextOption = None,

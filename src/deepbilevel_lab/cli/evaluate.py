@@ -25,8 +25,7 @@ def evaluate(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="The folder of data sets; for csv and folder the data itself. "
-            "Unless told, $DEEPBILEVEL_DATA, or where the run found them.",
+            help="The folder of data sets. By default $DEEPBILEVEL_DATA, or where the run found them.",
             show_default=False,
         ),
     ] = None,

@@ -23,7 +23,7 @@ _LIST, _ALL = "list", "all"
 def reproduce(
     experiment: Annotated[str, typer.Argument(help="A name from `deepbilevel reproduce list`; or list, or all.")],
     scale: Annotated[
-        str, typer.Option(help="paper, compact (an evening on two cores) or smoke (seconds per run, synthetic images).")
+        str, typer.Option(help="paper, compact (hours on two cores) or smoke (seconds per run, synthetic images).")
     ] = "compact",
     seeds: Annotated[str, typer.Option(help="One run of every cell per seed, as in 0-4 or 0,2,5.")] = "0",
     rows: Annotated[

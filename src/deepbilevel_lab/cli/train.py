@@ -27,7 +27,7 @@ def train(
     val: options.ValOption = None,
     data_dir: Annotated[
         Path,
-        typer.Option(envvar="DEEPBILEVEL_DATA", help="The folder of data sets; for csv and folder the data itself."),
+        typer.Option(envvar="DEEPBILEVEL_DATA", help="The folder of data sets."),
     ] = Path("data"),
     target: TargetOption = None,
     text: TextOption = None,
@@ -47,7 +47,7 @@ def train(
         str | None,
         typer.Option(
             help="cross-entropy (the default), generalized-cross-entropy, label-smoothing, bootstrap-hard or -soft; "
-            "with a memory: early-learning, self-paced, forward- or backward-correction, noise-layer, co-teaching, "
+            "stateful: early-learning, self-paced, forward- or backward-correction, noise-layer, co-teaching, "
             "auxiliary-images."
         ),
     ] = None,
