@@ -77,7 +77,9 @@ def _large() -> list[list[str]]:
     for images in sorted({images for _, images in runs}):
         here = {method: run for (method, number), run in runs.items() if number == images}
         figures = {
-            method: run.final.test for method, run in here.items() if run.final is not None and run.final.test is not None
+            method: run.final.test
+            for method, run in here.items()
+            if run.final is not None and run.final.test is not None
         }
         unfinished = frozenset(method for method, run in here.items() if run.status != "done")
         setting = f"CIFAR-10, {images:,} images, CifarNet, 50 % uniform; the paper's recipe"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import cost_tables, noisy_labels, overview, paper_size, recommendations, record_tables
+from benchmarks import cost_tables, noisy_labels, overview, paper_size, recommendations, record_tables, throughput
 from benchmarks.label_issues import measuring as label_issues
 from deepbilevel_lab.replacement import write_text
 
@@ -34,6 +34,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "cost-variants": cost_tables.variants,
     "cost-memory": cost_tables.memory,
     "counted-work": cost_tables.counted,
+    "throughput": throughput.table,
 }
 
 
