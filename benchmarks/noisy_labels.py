@@ -60,6 +60,8 @@ _NOISE: Mapping[str, Sequence[str]] = {
     "uniform20": ["--noise=uniform:0.2"],
     "aggre": ["--set=data.labels=aggre"],
 }
+_SHOWN = ("clean", "uniform20", "uniform40", "uniform60", "pair40", "aggre", "worst")
+"""The order in which they are shown; they are run in that of their importance."""
 _REAL_NOISE = ("worst", "aggre")  # human labels, of CIFAR-10 alone
 SETTINGS: Mapping[str, Sequence[str]] = {
     f"{data}-{noise}": [*how, *given]
@@ -89,7 +91,7 @@ def committed() -> dict[str, dict[str, Methods]]:
     found: dict[str, dict[str, Methods]] = {}
     for data in _DATA:
         by_noise: dict[str, Methods] = {}
-        for noise in _NOISE:
+        for noise in _SHOWN:
             paths = [RESULTS / f"{data}-{noise}{part}.json" for part in PARTS]
             records = [read_file(SweepRecord, path) for path in paths if path.is_file()]
             if paths[0].is_file():  # it has what the others are compared with
