@@ -73,6 +73,7 @@ def test_of_methods_that_cannot_be_told_apart_the_one_that_did_better_elsewhere_
     assert "cannot tell it from mixup; it did better in our measurements" in verdict.to_text()
     clear = judge([finalist(BASELINE, 100), finalist(mixup.name, 140), finalist(GCE, 120)])
     assert (clear.name, clear.tied) == (mixup.name, ())
+    assert "better with a probability of more than 99 %" in clear.to_text(), "no sample makes sure"
 
 
 def test_where_the_baseline_failed_the_best_of_the_others_is_taken_and_it_is_said():
@@ -124,4 +125,4 @@ def test_the_command_recommends_keeps_a_record_and_goes_on_without_training_agai
     assert trained.returncode == 0, trained.stderr
     page = run_command("report", tmp_path, "--out", tmp_path / "report")
     assert page.returncode == 0, page.stderr
-    assert "What to train with on digits" in (tmp_path / "report" / "index.html").read_text()
+    assert "Recommendation for digits" in (tmp_path / "report" / "index.html").read_text()

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -16,6 +17,8 @@ from deepbilevel_lab.sweeps.table import list_doubts, make_table, to_markdown
 from deepbilevel_lab.sweeps.trials import Outcome
 from deepbilevel_lab.training import RunSpec
 from tests.cli.trained import make_spec
+
+ROOT = Path(__file__).parents[2]
 
 
 def make_plan(methods="sgd,bilevel", seeds=(0, 1), **settings):
@@ -69,6 +72,14 @@ def test_the_id_is_that_of_base_methods_and_seeds():
         make_plan("sgd,bilevel+mixup"),
     ]
     assert len({same.id, *(other.id for other in others)}) == 5
+
+
+def test_the_title_names_the_users_own_data_and_what_it_consists_of():
+    kept = json.loads((ROOT / "results" / "tables" / "sweep-tumours.json").read_text())
+    found = plan(from_plain(RunSpec, kept["base"]), read_methods("sgd"), (0,))
+    assert found.title == "Methods on tumours.csv"
+    assert found.about.endswith(" rows")
+    assert (make_plan().title, make_plan().about.split()[-1]) == ("Methods on digits", "images")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 from deepbilevel_lab.advice.candidates import BASELINE
 from deepbilevel_lab.specs import SpecError, with_value
-from deepbilevel_lab.sweeps.comparison import plan
+from deepbilevel_lab.sweeps.comparison import data_title, plan
 from deepbilevel_lab.sweeps.expressions import read_methods
 from deepbilevel_lab.sweeps.sweep import Cell, Sweep
 from deepbilevel_lab.training.schedules import Constant, Cosine
@@ -85,7 +85,7 @@ def make_stage(
     return Sweep(
         kind="comparison",
         name=name,
-        title=f"What to train with on {base.data.name}",
+        title=f"Recommendation for {data_title(base)}",
         about=about or f"stage {number + 1} of {len(SEEDS)}, {epochs} epochs",
         cells=cells,
         seeds=tuple(seeds),

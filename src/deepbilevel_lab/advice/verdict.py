@@ -71,10 +71,11 @@ class Verdict:
             text = f"{found}: use {base}, learning rate {self.lr:g}."
         else:
             gain, chance = self.gain, 100 * self.gain.chance_above_zero
+            how_sure = f"{chance:.0f} %" if chance <= 99 else "more than 99 %"
             text = (
                 f"Use {what}, learning rate {self.lr:g}: {gain.value:.1f} points better than {base} on labels as given"
                 f"{self._on_right_labels()}; 95 % interval {gain.low:.1f} to {gain.high:.1f}, better with a "
-                f"probability of {chance:.0f} %."
+                f"probability of {how_sure}."
             )
             if self.tied:
                 names = " and ".join(

@@ -7,6 +7,7 @@ methods of a seed. This module decides that; it does not run anything and does n
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from deepbilevel_lab.records import Axis
@@ -59,11 +60,12 @@ def plan(
             cells.append(Cell(method, column, specs, x=value, settings={**settings, **tuned}))
     chosen = spec_id({"base": base, "methods": methods, "seeds": list(seeds), **({"tune": tune} if tune else {})})
     rate = "" if tune is not None and tune.key == "optimizer.lr" else f", learning rate {base.optimizer.lr:g}"
+    items = "rows" if base.data.name == "table" else "images"
     return Sweep(
         kind="comparison",
         name=name or f"compare-{chosen}",
-        title=f"Methods on {base.data.name}",
-        about=f"{base.epochs} epochs{rate}, groups of {base.group.size} images",
+        title=f"Methods on {data_title(base)}",
+        about=f"{base.epochs} epochs{rate}, groups of {base.group.size} {items}",
         axis=None if tune is None else Axis(tune.key),
         cells=cells,
         seeds=tuple(seeds),
@@ -74,6 +76,11 @@ def plan(
 def set_selection_aside(base: RunSpec) -> RunSpec:
     """Return the run with images set aside to choose by, as many as usual unless it says how many."""
     return base if base.data.selection is not None else with_value(base, "data.selection", USUAL_SELECTION)
+
+
+def data_title(base: RunSpec) -> str:
+    """Return what people call the data: the user's own by its folder or file, the others by their names."""
+    return base.data.name if base.data.path is None else Path(base.data.path).resolve().name
 
 
 def describe_base(base: RunSpec) -> str:
