@@ -9,11 +9,11 @@ import pytest
 
 from deepbilevel_lab.drawing.figures import along, linear, over_values
 from deepbilevel_lab.drawing.looks import DARK, LIGHT, NUM_COLOURS, colour_class, dash
-from deepbilevel_lab.drawing.svg import draw_figure, draw_panel, marker
+from deepbilevel_lab.drawing.svg import draw_figure, draw_panel, marker, panel_height
 from deepbilevel_lab.records import CellRun
 from deepbilevel_lab.report.records import read_records
 from deepbilevel_lab.report.result_figures import result_figures
-from deepbilevel_lab.report.run_figures import MOST_SHOWN, run_figure, settings_of
+from deepbilevel_lab.report.run_figures import MOST_SHOWN, Setting, run_figure, settings_of
 from tests.report.written import HOSTILE, not_done, write_everything, write_mu_figure, write_run, write_sweep
 
 NETWORKS = ("CifarNet", "Inception")
@@ -64,7 +64,7 @@ def test_published_points_are_drawn_where_there_are_any(records):
 
 
 def test_a_point_that_is_missing_is_told(records):
-    assert " Not drawn: SGD at 80 % (missing)." in figures_of(records, "noise")[0].about
+    assert " Not drawn: SGD at 80 % (not run)." in figures_of(records, "noise")[0].about
     noisy = figures_of(records, "table1")[1]
     assert noisy.panels[0].row_labels[0] == "SGD: failed"
     assert not [dot for dot in noisy.panels[0].dots if dot.series == 0 and dot.look != "paper"]
@@ -81,7 +81,7 @@ def test_points_that_are_missing_are_told_together(tmp_path):
     ]
     write_sweep(tmp_path, "x", axis={"name": "the share of wrong labels"}, cells=cells)
     (figure,) = figures_of(read_records(tmp_path), "x")
-    assert figure.about.endswith("Not drawn: a and b at 0.1, 0.3 (missing); c at 0.3 (failed).")
+    assert figure.about.endswith("Not drawn: a and b at 0.1, 0.3 (not run); c at 0.3 (failed).")
     assert figure.about.count("the share of wrong labels") == 1
 
 
@@ -144,8 +144,49 @@ def test_a_figure_with_a_column_per_point_is_one_figure(tmp_path):
     assert figure.panels[1].x_label == "mu"
     assert ">mu, not to scale</text>" in draw_panel(figure.panels[1])
     long = replace(figure.panels[1], x_label="mu, which evens out the weights of mini-batches")
-    assert "…, not to scale</text>" in draw_panel(long)
-    assert "not to scale" not in draw_panel(replace(long, x=linear([0.0, 10.0])))
+    assert words_of(long).endswith("mu, which evens out the weights of mini-batches, not to scale")
+    assert panel_height(long) > panel_height(figure.panels[1])
+    assert "not to scale" not in words_of(replace(long, x=linear([0.0, 10.0])))
+    endless = words_of(replace(long, x_label="mu and so on " * 99))
+    assert "…" in endless
+    assert endless.endswith("not to scale")
+
+
+def words_of(panel):
+    return " ".join(re.findall(r">([^<>]+)</text>", draw_panel(panel))).replace("- ", "-")  # where a line ends
+
+
+def test_a_long_title_is_told_whole_above_a_plot_that_keeps_its_size(records):
+    panel = figures_of(records, "noise")[0].panels[1]
+    long = replace(panel, title="Weights: digits-digit-cnn-bilevel-uniform-0.5, limit 5000")
+    assert "Weights: digits-digit-cnn-bilevel-uniform-0.5, limit 5000" in words_of(long)
+    assert panel_height(long) == panel_height(panel) + 18
+
+
+def test_of_a_figure_that_varied_nothing_there_is_none(tmp_path):
+    done = {**not_done(0, "done"), "figures": {"test": 50.0, "train": 60.0}}
+    cells = [
+        {"row": "a", "column": column, "x": x, "published": None, "runs": [run]}
+        for column, wanted in (("one", {1}), ("two", {1, 2}), ("none", set()))
+        for x in (1, 2, 3)
+        for run in [done if x in wanted else not_done(0, "missing")]
+    ]
+    write_sweep(tmp_path, "x", axis={"name": "mu"}, cells=cells)
+    (figure,) = figures_of(read_records(tmp_path), "x")
+    assert figure.title == "x: two"
+    assert [value for value, _ in figure.panels[0].x.ticks] == [1, 2], "no place for what nobody ran"
+
+
+def test_what_was_evaluated_once_has_no_curve(tmp_path):
+    write_run(tmp_path, "short", 0, 90, 60, 2)
+    (run,) = read_records(tmp_path).loose
+    figure = run_figure(Setting("", ((0, run),)), ["short"], "t", "t")
+    assert {panel.key for panel in figure.panels} == {"loss"}
+
+
+def test_the_bars_of_last_and_best_epoch_lie_beside_each_other(records):
+    last, best = figures_of(records, "compare")[0].panels[0].dots[:2]
+    assert last.y > best.y
 
 
 def test_columns_that_differ_after_their_last_comma_share_a_plot(tmp_path):

@@ -12,7 +12,16 @@ from typer.testing import CliRunner
 from deepbilevel_lab.cli.app import app
 from deepbilevel_lab.drawing.pictures import write_drawing
 from deepbilevel_lab.report import make_report, page
-from tests.report.written import HOSTILE, not_done, write_ablations, write_everything, write_run, write_sweep
+from tests.report.written import (
+    HOSTILE,
+    not_done,
+    write_ablations,
+    write_comparison,
+    write_everything,
+    write_run,
+    write_sweep,
+    write_whole_table,
+)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +120,7 @@ def test_names_of_sweeps_lead_nowhere_else(tmp_path):
         assert path.parent == tmp_path
     made = make_report(tmp_path)
     assert {p.name for p in (made.page.parent / "tables").iterdir()} == {
-        f"{slug}{part}.csv" for slug in ("up", "up-2", "n-code", "sweep", "problems-2") for part in ("", "-runs")
+        f"{slug}.csv" for slug in ("up", "up-2", "n-code", "sweep", "problems-2")
     }
     assert {path.name for path in tmp_path.iterdir()} == {*(f"sweep-{file}.json" for file in "abcde"), "report"}
 
@@ -122,7 +131,7 @@ def test_the_command_names_what_it_could_not_read_and_makes_the_rest(tmp_path):
     result = CliRunner().invoke(app, ["report", str(tmp_path), "--out", str(tmp_path / "elsewhere")])
     assert result.exit_code == 0, result.output
     assert "not read: sweep-cut.json: Expecting property name" in result.stderr
-    assert "1 sweeps and 20 runs" in result.stdout
+    assert "1 sweep and 20 runs" in result.stdout
     page = (tmp_path / "elsewhere" / "index.html").read_text(encoding="utf-8")
     assert "Files that could not be read" in page
     assert "sweep-cut.json" in page
@@ -134,10 +143,10 @@ def test_loose_runs_are_one_line_per_setting_and_seeds_lie_together(tmp_path):
     for seed in (0, 1):
         write_run(tmp_path, "alone", seed, 90, 60, 4)
     write_run(tmp_path, "shared", 0, 90, 60, 4)
-    longer = write_run(tmp_path / "more", "shared", 1, 90, 60, 6)
+    write_run(tmp_path / "more", "shared", 1, 90, 60, 6)
     page = Reader(make_report(tmp_path).page.read_text(encoding="utf-8"))
     curves = [attributes["data-label"] for _, attributes in page.tags if "data-x" in attributes]
-    assert {"alone, seed 0", "alone, seed 1", f"shared ({longer['id'][:6]}), seed 1"} < set(curves)
+    assert {"alone, seed 0", "alone, seed 1", "shared, epochs 6, seed 1"} < set(curves)
     boxes = [attributes for _, attributes in page.tags if attributes.get("name") == "series"]
     assert len(boxes) == 3
 
@@ -148,10 +157,11 @@ def test_a_run_is_counted_once_and_a_planned_one_as_missing(tmp_path):
     runs = {"a": [shared, not_done(1, "missing"), not_done(2, "failed", "no disk")], "b": [lost, {**lost, "id": "b"}]}
     for name, members in runs.items():
         cells = [{"row": "sgd", "column": "", "x": None, "published": None, "runs": members}]
-        write_sweep(tmp_path, name, cells=cells)
+        write_sweep(tmp_path, name, kind="comparison", cells=cells)
+    write_sweep(tmp_path, "of the paper", cells=[{**cells[0], "runs": [not_done(0, "missing")]}])
     write_run(tmp_path, "loose", 0, 90, 60, 4)
     page = Reader(make_report(tmp_path).page.read_text(encoding="utf-8"))
-    assert "3 runs were made (2 done, 1 failed); 2 planned ones are missing." in page.text
+    assert "3 runs were made (2 done, 1 failed); 2 more are planned." in page.text
 
 
 def test_experiments_stand_in_the_order_of_the_paper_after_ones_own_comparisons(tmp_path):
@@ -170,9 +180,82 @@ def test_a_table_of_which_nothing_was_run_is_folded(tmp_path):
     write_sweep(tmp_path, "printed", cells=[printed])
     page = make_report(tmp_path).page.read_text()
     nothing, printed = page[page.index('<section id="nothing"') :].split('<section id="printed"')
-    assert "<details><summary>What is planned: 1 missing</summary>" in nothing
-    assert "<details><summary>What is planned: 1 missing</summary>" in printed
+    for section in (nothing, printed):
+        assert section.index("<h2") < section.index("<details><summary>Not run</summary>") < section.index("<dl")
+        assert section.count("<table") == 1
     assert "50.00" in printed  # what the paper prints can be unfolded
+
+
+def test_rows_of_which_nothing_was_run_are_folded_and_not_red(tmp_path):
+    write_whole_table(tmp_path)
+    page = make_report(tmp_path).page.read_text()
+    seen, _, folded = page[page.index("<main") :].partition("<details><summary>Not run: 10 of 24</summary>")
+    assert "missing" not in seen
+    assert "absent" not in seen + folded
+    assert "b) weights per layer" in folded
+    assert "28 runs were made." in page
+
+
+def test_of_made_up_images_nothing_is_compared_with_the_paper(tmp_path):
+    write_whole_table(tmp_path)
+    path = tmp_path / "sweep-whole.json"
+    path.write_text(path.read_text().replace('"reduced": null', '"reduced": "1 epoch, on synthetic images"'))
+    made = make_report(tmp_path)
+    page = made.page.read_text()
+    assert "<h1>Results on synthetic images</h1>" in page
+    assert "The images are synthetic" in page
+    assert "paper" not in page[page.index("<main") :].partition("<footer")[0].lower()
+    lines = (made.page.parent / "tables" / "whole.csv").read_text().splitlines()
+    assert "75.68" not in lines[1].split(",")
+
+
+def test_runs_beside_a_comparison_are_folded_and_alone_they_are_the_result(tmp_path):
+    write_run(tmp_path, "only", 0, 90, 60, 4)
+    page = make_report(tmp_path).page.read_text()
+    assert page.index("only ends at ") < page.index("<main")
+    assert "<h2" in page
+    assert "<details" not in page
+    assert "<nav" not in page, "there is one section"
+    write_comparison(tmp_path)
+    page = make_report(tmp_path).page.read_text()
+    runs = page[page.index('<section id="runs"') :]
+    assert runs.index("Other runs") < runs.index("<details>") < runs.index("<table")
+
+
+def test_no_line_of_a_verdict_ends_between_a_number_and_its_unit(made):
+    page = made.page.read_text(encoding="utf-8")
+    verdict = page[page.index('class="verdict"') :].partition("</p>")[0]
+    assert re.search(r"\d\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}\d+\.\d\N{NO-BREAK SPACE}%", verdict)
+
+
+def test_where_only_the_loss_was_recorded_over_epochs_it_is_shown(tmp_path):
+    write_run(tmp_path / "once", "once", 0, 90, 60, 2)
+    write_run(tmp_path / "often", "often", 0, 90, 60, 4)
+    pages = [make_report(tmp_path / name).page.read_text() for name in ("once", "often")]
+    assert ['value="loss" checked' in page for page in pages] == [True, False]
+
+
+def test_only_a_long_list_of_runs_is_cut_to_a_window(tmp_path):
+    for number in range(20):
+        write_run(tmp_path, f"run {number}", 0, 90, 60, 4)
+    assert 'class="choices many"' not in make_report(tmp_path).page.read_text()
+    write_run(tmp_path, "one more", 0, 90, 60, 4)
+    assert 'class="choices many"' in make_report(tmp_path).page.read_text()
+
+
+def test_advice_is_told_once_and_first(tmp_path):
+    write_sweep(tmp_path, "recommend-1", kind="comparison", about="Use SGD.")
+    page = make_report(tmp_path).page.read_text()
+    assert page.count("Use SGD.") == 1
+    assert page.index("Use SGD.") < page.index("<main")
+
+
+def test_a_dot_plot_of_one_method_is_not_drawn(tmp_path):
+    runs = [{**not_done(0, "done"), "figures": {"test": 50.0, "train": 60.0}}]
+    write_sweep(tmp_path, "x", cells=[{"row": "a", "column": "", "x": None, "published": None, "runs": runs}])
+    made = make_report(tmp_path)
+    assert made.num_figures == 0
+    assert "Point at a figure" not in made.page.read_text()
 
 
 def test_comparisons_come_before_experiments_and_all_are_named(made):
@@ -190,14 +273,17 @@ def test_of_what_was_not_run_there_is_neither_control_nor_file(tmp_path):
     write_sweep(tmp_path, "x", axis={"name": "mu"}, cells=cells)
     made = make_report(tmp_path)
     page = Reader(made.page.read_text(encoding="utf-8"))
-    assert "x. Nothing of it has been run yet." in page.text
+    assert "Not run" in page.text
     assert not {"form", "input", "button"} & {tag for tag, _ in page.tags}
     assert made.num_figures == 0
     assert not list((made.page.parent / "figures").iterdir())
 
 
 def test_an_empty_folder_gives_a_page_that_says_so(tmp_path):
-    assert "There are no records here yet." in make_report(tmp_path).page.read_text(encoding="utf-8")
+    page = make_report(tmp_path).page.read_text(encoding="utf-8")
+    assert "There are no records here yet." in page
+    assert "<nav" not in page
+    assert "Point at a figure" not in page
 
 
 def test_a_folder_that_is_not_there_is_an_error_with_a_remedy(tmp_path):
@@ -263,5 +349,5 @@ def test_the_page_is_called_after_its_data_or_its_folder(tmp_path):
 
 def test_the_page_begins_with_what_was_found(made):
     page = made.page.read_text(encoding="utf-8")
-    assert page.index("ends highest") < page.index("<nav")
+    assert page.index("ends with the highest") < page.index("<nav")
     assert "2026-11-16T" not in page

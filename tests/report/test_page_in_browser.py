@@ -91,9 +91,27 @@ def test_boxes_without_anything_in_the_setting_shown_are_disabled(open_page, tmp
     explorer.get_by_label("Setting").select_option("noisy")
     assert dead() == ["SGD"]
     assert explorer.locator("#apart-training-2 [data-panel=test] .line:not(.off)").count() == 2
-    results = page.locator(".explorer", has=page.locator("#apart-results-1"))
-    assert results.get_by_label("lost").count() == 0, "it would do nothing"
-    assert results.locator("[data-panel=test]").get_by_text("lost: failed").last.is_visible()
+    assert page.get_by_label("lost").count() == 0, "it would do nothing"
+    assert page.locator("#apart-results-1").locator("[data-panel=test]").get_by_text("lost: failed").last.is_visible()
+
+
+def test_a_section_has_one_legend(open_page):
+    page = open_page()
+    legends = {
+        section: page.locator(f"#{section} fieldset.legend").count() for section in ("table1", "noise", "compare")
+    }
+    assert legends == {"table1": 1, "noise": 1, "compare": 1}
+    # That of the curve over noise is also that of its training, whose panels are chosen for themselves.
+    noise = page.locator("#noise")
+    results, training = (noise.locator(f"#noise-{name}-1 [data-panel=test]") for name in ("results", "training"))
+    noise.get_by_label("Test", exact=True).uncheck()
+    assert (results.is_visible(), training.is_visible()) == (True, False)
+    noise.get_by_label("Test", exact=True).check()
+    noise.get_by_label("SGD").uncheck()
+    for panel in (results, training):
+        assert panel.locator(".line:not(.off)").evaluate_all("(all) => all.map((e) => e.dataset.series)")[0] == "1"
+    noise.get_by_label("Setting").select_option(label="CifarNet, label noise 50 %")
+    assert results.is_visible()
 
 
 def test_the_theme_can_be_switched(open_page):

@@ -29,7 +29,6 @@ def report(
         typer.echo(f"not read: {problem.path}: {problem.why}", err=True)
     if not made.pictures:
         typer.echo(f"figures were made as SVG only; for PNG and PDF run: {INSTALL}", err=True)
-    typer.echo(
-        f"{made.num_sweeps} sweeps and {made.num_runs} runs: {made.num_figures} figures, {made.num_tables} tables\n"
-        f"page: {made.page}"
-    )
+    counted = {"sweep": made.num_sweeps, "run": made.num_runs, "figure": made.num_figures, "table": made.num_tables}
+    sweeps, runs, figures, tables = (f"{count} {name}{'s' * (count != 1)}" for name, count in counted.items())
+    typer.echo(f"{sweeps} and {runs}: {figures}, {tables}\npage: {made.page}")

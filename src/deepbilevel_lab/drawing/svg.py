@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
+from textwrap import wrap
 
 from markupsafe import Markup, escape
 
@@ -18,6 +19,7 @@ LINE_SWATCH, DOT_SWATCH = 44, 16  # how wide the sign of a line is, so that its 
 _HEIGHT, _TOP, _BOTTOM, _RIGHT = 250, 30, 42, 14
 _ROW, _ROW_LABEL = 34, 13
 _LETTER = 7.0  # the mean width of a 12-pixel letter in wide fonts
+_LINE, _TITLE_LINE, _MOST_LINES = 15, 18, 3
 _ACROSS, _GUTTER = 3, 18
 
 
@@ -47,9 +49,15 @@ class _Frame:
         self.width = width
         self.left = 12.0 + _LETTER * max(map(len, labels), default=0)
         self.right = float(width - _RIGHT)
-        self.top = float(_TOP)
-        self.bottom = float((_TOP + _ROW * len(panel.rows)) if panel.rows else max(_HEIGHT, width // 2) - _BOTTOM)
+        self.title = _lines(panel.title, width - 8, size=15)
+        self.x_label = _x_label(panel, self.right - self.left)
+        lower = _TITLE_LINE * (len(self.title) - 1)
+        self.top = float(_TOP + lower)
+        self.bottom = lower + float(
+            (_TOP + _ROW * len(panel.rows)) if panel.rows else max(_HEIGHT, width // 2) - _BOTTOM
+        )
         self.height = self.bottom + (28 if panel.rows and not panel.x_label else _BOTTOM)
+        self.height += _LINE * max(0, len(self.x_label) - 1)
         self._panel = panel
 
     def x(self, value: float) -> float:
@@ -72,7 +80,8 @@ def panel_height(panel: Panel, width: int = WIDTH) -> int:
 def draw_panel(panel: Panel, width: int = WIDTH) -> Markup:
     """Return what stands inside the ``<svg>`` of a panel; classes carry the looks, ``data-`` attributes the values."""
     frame = _Frame(panel, width)
-    parts = [_text(8 if panel.rows else 4, 16, _shorten(panel.title, width - 8, 15), "title")]
+    left = 8 if panel.rows else 4
+    parts = [_text(left, 16 + _TITLE_LINE * number, line, "title") for number, line in enumerate(frame.title)]
     parts += _axes(panel, frame)
     for line, (number, name) in enumerate(zip(panel.rows, panel.row_labels, strict=True)):
         label = _text(8, frame.top + _ROW * line + _ROW_LABEL, _shorten(name, width - 16), "row")
@@ -99,13 +108,18 @@ def _axes(panel: Panel, frame: _Frame) -> list[Markup]:
         parts.append(_element("path", class_=look, d=f"M{_n(x)},{_n(above)}V{_n(frame.bottom + 4)}"))
         parts.append(_text(x, frame.bottom + 17, label, "tick middle"))
     parts.append(frame.across(frame.bottom, "zero"))
-    if panel.x_label:
-        middle = (frame.left + frame.right) / 2
-        # However long the name is, that distances mean nothing must be read.
-        warning = "" if panel.x.places is None else ", not to scale"
-        room = frame.right - frame.left - _LETTER * len(warning)
-        parts.append(_text(middle, frame.bottom + 35, _shorten(panel.x_label, room) + warning, "tick middle"))
+    middle = (frame.left + frame.right) / 2
+    parts += [_text(middle, frame.bottom + 35 + _LINE * n, line, "tick middle") for n, line in enumerate(frame.x_label)]
     return parts
+
+
+def _x_label(panel: Panel, width: float) -> list[str]:
+    if not panel.x_label:
+        return []
+    # However long the name is, that distances mean nothing must be read.
+    warning = "" if panel.x.places is None else ", not to scale"
+    room = (_MOST_LINES - 0.5) * width - _LETTER * len(warning)  # half a line for words that are not broken
+    return _lines(_shorten(panel.x_label, room) + warning, width)
 
 
 def _room_for(scale: Scale, frame: _Frame) -> list[tuple[float, str]]:
@@ -196,8 +210,9 @@ def draw_figure(figure: Figure) -> str:
     across = min(_ACROSS, max(1, len(panels)))
     each = WIDTH if across > 1 else 2 * WIDTH
     width = across * each + (across - 1) * _GUTTER + 2 * _GUTTER
-    parts = [_text(_GUTTER + 4, 28, _shorten(figure.title, width - 2 * _GUTTER, 16), "headline")]
-    y = 42.0
+    headline = _lines(figure.title, width - 2 * _GUTTER, size=16)
+    parts = [_text(_GUTTER + 4, 28 + 20 * number, line, "headline") for number, line in enumerate(headline)]
+    y = 22.0 + 20 * len(headline)
     for start in range(0, len(panels), across):
         line = panels[start : start + across]
         for place, panel in enumerate(line):
@@ -278,9 +293,22 @@ def _text(x: float, y: float, text: str, look: str) -> Markup:
     return _element("text", text, class_=look, x=x, y=y)
 
 
+def _lines(text: str, width: float, size: int = 12) -> list[str]:
+    """Return a text in lines that fit, a few at most; what nobody would read is cut off.
+
+    >>> _lines("the share of wrong labels", 100)
+    ['the share of', 'wrong labels']
+    """
+    return wrap(text, _most_letters(width, size), max_lines=_MOST_LINES, placeholder="…") or [""]
+
+
 def _shorten(text: str, width: float, size: int = 12) -> str:
-    most = int(width / (_LETTER * size / 12))
+    most = _most_letters(width, size)
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def _most_letters(width: float, size: int) -> int:
+    return int(width / (_LETTER * size / 12))
 
 
 def _path(points: Sequence[tuple[float, float]], digits: int = 1) -> str:

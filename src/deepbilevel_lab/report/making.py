@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deepbilevel_lab.drawing.figures import Figure, Panel
+from deepbilevel_lab.drawing.figures import Figure
 from deepbilevel_lab.drawing.pictures import can_convert, write_drawing
 from deepbilevel_lab.drawing.svg import draw_figure
-from deepbilevel_lab.records import Cell, RunRecord, SweepRecord, from_json, to_json
+from deepbilevel_lab.records import Cell, CellRun, RunRecord, SweepRecord, from_json, to_json
 from deepbilevel_lab.replacement import write_text
 from deepbilevel_lab.report.cost_figures import growth_figure, memory_table, updates_table
 from deepbilevel_lab.report.cost_records import Costs
@@ -18,9 +18,19 @@ from deepbilevel_lab.report.page import Section, make_page
 from deepbilevel_lab.report.records import Problem, Records, read_records
 from deepbilevel_lab.report.result_figures import result_figures
 from deepbilevel_lab.report.run_figures import Setting, run_figure, settings_of, test_figure
-from deepbilevel_lab.report.summaries import MISSING, count_statuses, distinct, parts_not_run, standing
-from deepbilevel_lab.report.tables import loose_table, results_csv, results_table, runs_table, table_csv
-from deepbilevel_lab.report.verdicts import verdict_of
+from deepbilevel_lab.report.run_names import names_apart
+from deepbilevel_lab.report.summaries import (
+    MISSING,
+    count_statuses,
+    distinct,
+    is_not_run,
+    is_synthetic,
+    parts_not_run,
+    parts_run,
+    standing,
+)
+from deepbilevel_lab.report.tables import loose_table, planned_table, results_csv, results_table, runs_table, table_csv
+from deepbilevel_lab.report.verdicts import is_advice, verdict_of, verdict_of_runs
 
 _BEST_FIRST = ("done", "running", "interrupted", "failed", MISSING)
 FIGURES, TABLES, PAGE = "figures", "tables", "index.html"
@@ -82,7 +92,7 @@ def draw_comparison(record: SweepRecord, path: Path) -> None:
     figure = replace(
         figure,
         title=", ".join([figure.title, *epochs, seeds]),
-        panels=tuple(_apart(panel) for panel in figure.panels if panel.rows),  # which name methods without a legend
+        panels=tuple(panel for panel in figure.panels if panel.rows),  # which name methods without a legend
         keys=(*figure.keys, ("bar", "standard deviation over seeds")) if figure.panels and count > 1 else figure.keys,
     )
     write_drawing(draw_figure(figure), path)
@@ -101,12 +111,6 @@ def draw_test_curves(record: SweepRecord, runs: Iterable[RunRecord], path: Path)
     return True
 
 
-def _apart(panel: Panel) -> Panel:
-    """Set the best epoch above the line and the last below it: bars on one another cannot be told apart."""
-    shifts = {"hollow": -0.07, "full": 0.07} if panel.key == "test" else {}
-    return replace(panel, dots=tuple(replace(dot, y=dot.y + shifts.get(dot.look, 0.0)) for dot in panel.dots))
-
-
 def _with_standing(cell: Cell) -> str:
     is_partial = {"done"} < {run.status for run in cell.runs}
     return f"{cell.row} ({standing(cell)})" if is_partial else cell.row
@@ -114,6 +118,8 @@ def _with_standing(cell: Cell) -> str:
 
 def _title(records: Records, folder: Path) -> str:
     """Return what the page is called: after the data, if it is one set, or after the folder."""
+    if records.sweeps and not records.loose and all(map(is_synthetic, records.sweeps)):
+        return "Results on synthetic images"
     specs = [sweep.base for sweep in records.sweeps if sweep.base is not None] + [
         run.spec for run in records.runs.values()
     ]
@@ -131,12 +137,15 @@ def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
     sections: list[Section] = []
     tables: dict[str, str] = {}
     slugs: set[str] = {"problems", "main"}
-    for sweep in sorted(records.sweeps, key=_place_on_page):
+    for sweep in map(_comparable, sorted(records.sweeps, key=_place_on_page)):
         section = _sweep_section(sweep, _slug(sweep.name, slugs), records.runs)
         sections.append(section)
         tables[section.slug] = results_csv(sweep)
     if records.loose:
-        sections.append(_loose_section(records.loose, _slug("runs", slugs)))
+        section = _loose_section(records.loose, _slug("runs", slugs), is_folded=bool(records.sweeps))
+        sections.append(section)
+        if section.results is not None:
+            tables[section.slug] = table_csv(section.results)
     tables |= {f"{each.slug}-runs": table_csv(each.every_run) for each in sections if each.every_run is not None}
     for costs in records.costs:
         for section in _cost_sections(costs, slugs):
@@ -146,69 +155,95 @@ def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
     return sections, tables
 
 
-def _place_on_page(sweep: SweepRecord) -> tuple[bool, str]:
+def _comparable(sweep: SweepRecord) -> SweepRecord:
+    """Return a sweep without the paper's numbers if its images were made up: they do not belong together."""
+    if not is_synthetic(sweep):
+        return sweep
+    return replace(sweep, cells=tuple(replace(cell, published=None) for cell in sweep.cells))
+
+
+def _place_on_page(sweep: SweepRecord) -> tuple[bool, bool, str]:
     # What the reader compared comes first. What the paper did follows in its order: such a sweep begins by saying in
-    # which section.
-    return (False, "") if sweep.kind == "comparison" else (True, sweep.about)
+    # which section. What nobody has run comes last.
+    return (False, False, "") if sweep.kind == "comparison" else (True, _is_empty(sweep), sweep.about)
+
+
+def _is_empty(sweep: SweepRecord) -> bool:
+    return all(map(is_not_run, sweep.cells))
 
 
 def _sweep_section(sweep: SweepRecord, slug: str, runs: Mapping[str, RunRecord]) -> Section:
     own = [run for cell in sweep.cells for run in cell.runs]
     metric = next((runs[run.id].metric for run in own if run.id is not None and run.id in runs), "accuracy")
-    state = ", ".join(f"{count} {status}" for status, count in count_statuses(own).items()) or "no runs"
+    # Of an experiment the reader runs what he wants to see; the rest is not missing.
+    state = _state(own if sweep.kind == "comparison" else [run for run in own if run.status != MISSING])
+    # A figure over an axis has to know all its columns, to tell which share a plot.
+    drawn = sweep if sweep.axis else replace(sweep, cells=tuple(c for _, cells in parts_run(sweep) for c in cells))
     facts = [
         ("Comparison" if sweep.kind == "comparison" else "Experiment", sweep.name),
         ("Runs", state),
         ("Scale", sweep.scale),
         ("Reduced", sweep.reduced),
     ]
-    series = distinct(cell.row for cell in sweep.cells)
+    series = distinct(cell.row for cell in drawn.cells)
     training = [
         (setting.title, run_figure(setting, series, f"{sweep.title}, training", f"{slug}-training-{number}"))
-        for number, setting in enumerate(settings_of(sweep, runs), start=1)
+        for number, setting in enumerate(settings_of(drawn, runs), start=1)
     ]
     lost = sum(run.status == "done" and run.id not in runs for run in own)
     remarks = [f"No training curves of {lost} finished runs: their record.json was not found."] if lost else []
-    if left_out := parts_not_run(sweep):
-        remarks.append(f"Not run: {'; '.join(left_out)}.")
+    is_empty = _is_empty(sweep)
+    not_run = sum(len(cells) for _, cells in parts_not_run(sweep))
     return Section(
         slug=slug,
         title=sweep.title,
         name=sweep.name,
-        about=sweep.about,
+        about="" if is_advice(sweep) else sweep.about,
         state=state,
         facts=tuple((name, text) for name, text in facts if text),
-        results=results_table(sweep),
-        every_run=runs_table(sweep),
-        is_empty=all(run.status == MISSING for run in own),
+        results=None if is_empty else results_table(sweep),
+        planned=planned_table(sweep) if not_run else None,
+        planned_state=f"{not_run} of {len(sweep.cells)}",
+        every_run=None if is_empty else runs_table(sweep),
+        is_folded=is_empty,
         verdict=verdict_of(sweep),
-        figures=tuple(result_figures(sweep, slug, metric)),
-        training=tuple(training),
+        figures=tuple(filter(_compares, result_figures(drawn, slug, metric))) if not is_empty else (),
+        training=tuple((name, figure) for name, figure in training if figure.panels),
         remarks=tuple(remarks),
     )
 
 
-def _loose_section(runs: Iterable[RunRecord], slug: str) -> Section:
+def _compares(figure: Figure) -> bool:
+    """Whether a figure says more than the line of a table: a dot plot of one method alone does not."""
+    plots = [panel for panel in figure.panels if panel.rows]
+    return not plots or any(len(plot.rows) > 1 or any(dot.look == "paper" for dot in plot.dots) for plot in plots)
+
+
+def _loose_section(runs: Iterable[RunRecord], slug: str, *, is_folded: bool) -> Section:
     runs = list(runs)
     series = distinct(run.settings for run in runs)
-    firsts = [next(run for run in runs if run.settings == settings) for settings in series]
-    shared = Counter(run.name for run in firsts)
-    names = [run.name if shared[run.name] == 1 else f"{run.name} ({run.id[:6]})" for run in firsts]
+    names = names_apart([next(run for run in runs if run.settings == settings) for settings in series])
+    named = [(names[series.index(run.settings)], run) for run in runs]
     setting = Setting("", tuple((series.index(run.settings), run) for run in runs if run.history))
-    training = [("", run_figure(setting, names, "Training", f"{slug}-training", "Runs"))] if setting.runs else []
-    statuses = distinct(run.status for run in runs)
-    state = ", ".join(f"{sum(run.status == status for run in runs)} {status}" for status in statuses)
+    figure = run_figure(setting, names, "Training", f"{slug}-training", "Runs") if setting.runs else None
+    state = _state(runs)
     return Section(
         slug=slug,
-        title="Runs that belong to no sweep",
+        title="Other runs" if is_folded else "Runs",
         about="",
         state=state,
         facts=(("Runs", state),),
-        results=None,
-        every_run=loose_table(runs),
+        results=loose_table(named),
+        every_run=None,
         figures=(),
-        training=tuple(training),
+        training=(("", figure),) if figure is not None and figure.panels else (),
+        is_folded=is_folded,
+        verdict="" if is_folded else verdict_of_runs(named),
     )
+
+
+def _state(runs: Iterable[CellRun | RunRecord]) -> str:
+    return ", ".join(f"{count} {status}" for status, count in count_statuses(runs).items()) or "not run"
 
 
 def _cost_sections(costs: Costs, slugs: set[str]) -> list[Section]:
@@ -229,11 +264,16 @@ def _cost_sections(costs: Costs, slugs: set[str]) -> list[Section]:
 
 
 def _count_runs(records: Records) -> dict[str, int]:
-    """Count every run once, by its best standing: sweeps share runs, and one may lack what another has made."""
+    """Count every run once, by its best standing: sweeps share runs, and one may lack what another has made.
+
+    What is missing counts in the reader's own comparisons only: of an experiment, he runs what he wants to see.
+    """
     best: dict[object, str] = {}
     for sweep in records.sweeps:
         for cell in sweep.cells:
             for run in cell.runs:
+                if run.status == MISSING and sweep.kind != "comparison":
+                    continue
                 key = object() if run.id is None else run.id
                 best[key] = min(best.get(key, MISSING), run.status, key=_BEST_FIRST.index)
     best |= {run.id: run.status for run in records.loose}

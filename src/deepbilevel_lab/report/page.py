@@ -35,7 +35,9 @@ class Section:
         name: what its sweep is called; titles may repeat.
         training: figures of which the reader looks at one at a time, with the name of each.
         remarks: what is not to be seen, and why.
-        is_empty: none of its runs was made, so it is folded.
+        planned: the part of it that nobody has run, which is folded.
+        planned_state: how much that is, in a few words.
+        is_folded: all of it is folded: nobody has run it, or it stands beside what was asked for.
         verdict: what it shows, in words.
     """
 
@@ -50,8 +52,15 @@ class Section:
     training: tuple[tuple[str, Figure], ...]
     remarks: tuple[str, ...] = ()
     name: str = ""
-    is_empty: bool = False
+    planned: Table | None = None
+    planned_state: str = ""
+    is_folded: bool = False
     verdict: str = ""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether there is a figure to point at."""
+        return any(figure.panels for figure in self.figures) or bool(self.training)
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,6 @@ class Controls:
     """
 
     word: str
-    lined: bool
     series: Mapping[int, str]
     shown: frozenset[int]
     keys: tuple[tuple[str, str], ...]
@@ -74,16 +82,12 @@ class Controls:
     panels: Mapping[str, str]
 
 
-def controls_of(choices: Sequence[tuple[str, Figure]]) -> Controls | None:
-    """Return the controls that figures share, None if nothing is drawn in any of them."""
-    figures = [figure for _, figure in choices]
+def controls_of(figures: Sequence[Figure]) -> Controls:
+    """Return the controls that figures share."""
     panels = [panel for figure in figures for panel in figure.panels]
-    if not panels:
-        return None
     first, there, keys = figures[0], {mark.series for panel in panels for mark in panel.marks}, {p.key for p in panels}
     return Controls(
         word=first.series_word,
-        lined=first.lined,
         series={number: name for number, name in enumerate(first.series) if number in there},
         shown=frozenset[int]().union(*(figure.shown for figure in figures)),
         keys=first.keys,
@@ -131,7 +135,7 @@ def make_page(
 @cache
 def _templates() -> Environment:
     templates = templates_of(_ROOM)
-    templates.filters |= {"breakable": _breakable, "whole_parts": _whole_parts}
+    templates.filters |= {"breakable": _breakable, "whole_parts": _whole_parts, "whole_numbers": _whole_numbers}
     return templates
 
 
@@ -145,6 +149,13 @@ def _whole_parts(text: str) -> str:
     return text.replace(" ", "\N{NO-BREAK SPACE}").replace(";\N{NO-BREAK SPACE}", "; ")
 
 
+def _whole_numbers(text: str) -> str:
+    """Let no line end between a number and its unit or spread."""
+    for sign in ("%", "\N{PLUS-MINUS SIGN}"):
+        text = text.replace(f" {sign}", f"\N{NO-BREAK SPACE}{sign}")
+    return text.replace("\N{PLUS-MINUS SIGN} ", "\N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}")
+
+
 def _summary(num_runs: Mapping[str, int]) -> str:
     made = {status: count for status, count in num_runs.items() if status != MISSING}
     total = sum(made.values())
@@ -153,5 +164,5 @@ def _summary(num_runs: Mapping[str, int]) -> str:
         told += f" ({', '.join(f'{count} {status}' for status, count in made.items())})"
     if MISSING in num_runs:
         missing = num_runs[MISSING]
-        told += f"; {missing} planned {'ones are' if missing != 1 else 'one is'} missing"
+        told += f"; {missing} more {'are' if missing != 1 else 'is'} planned"
     return f"{told}."

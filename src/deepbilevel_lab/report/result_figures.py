@@ -14,6 +14,7 @@ from deepbilevel_lab.report.summaries import (
     absence,
     count_statuses,
     distinct,
+    is_not_run,
     measure,
     parts_of,
     published,
@@ -21,6 +22,7 @@ from deepbilevel_lab.report.summaries import (
 )
 
 PERCENT = (0.0, 100.0)
+_APART = 0.07
 _PAPER = ("paper", "published in the paper")
 _LEGENDS = {"method": "Methods", "setting": "Settings", "method and setting": "Methods and settings"}
 _TITLES = {"test": "Test, last epoch", "best": "Test, best epoch", "train": "Train, labels as given"}
@@ -38,11 +40,12 @@ def result_figures(sweep: SweepRecord, slug: str, metric: str) -> list[Figure]:
     drawn = line_plots(sweep)
     for number, (name, cells) in enumerate(drawn.plots, start=1):
         cells = sorted((cell for cell in cells if cell.x is not None), key=lambda cell: cell.x or 0.0)
-        if cells:
+        if all(map(is_not_run, cells)) and not all(map(is_not_run, sweep.cells)):
+            continue  # nobody asked for it
+        measured = {cell.x for cell in cells if _any_measured([cell])}
+        if cells and len(measured) != 1:  # at one place nothing was varied: the table says it all
             empty = _empty_figure(f"{slug}-results-{number}", _title(sweep, name), drawn.lines, cells)
-            figures.append(
-                _against_axis(empty, sweep.axis, cells, metric, drawn.word) if _any_measured(cells) else empty
-            )
+            figures.append(_against_axis(empty, sweep.axis, cells, metric, drawn.word) if measured else empty)
     return figures
 
 
@@ -67,6 +70,8 @@ def _empty_figure(slug: str, title: str, series: Sequence[str], cells: Sequence[
 
 def _against_axis(empty: Figure, axis: Axis, cells: Sequence[Cell], metric: str, word: str) -> Figure:
     series = empty.series
+    absent = _absent_points(axis, cells)
+    cells = [cell for cell in cells if not is_not_run(cell)]
     x = over_values([cell.x for cell in cells if cell.x is not None])
     y = linear([value for name in ("train", "test") for value in _extent(cells, name)], within=PERCENT)
     panels = tuple(
@@ -84,7 +89,7 @@ def _against_axis(empty: Figure, axis: Axis, cells: Sequence[Cell], metric: str,
     return replace(
         empty,
         about=f"Train and test {metric} against {axis.name}, a line per {word}; bars are the standard deviation over "
-        f"seeds.{_absent_points(axis, cells)}",
+        f"seeds.{absent}",
         panels=panels,
         keys=(_PAPER,) if _any_published(cells) else (),
         shown=frozenset(mark.series for panel in panels for mark in panel.marks),
@@ -100,6 +105,7 @@ def _absent_points(axis: Axis, cells: Sequence[Cell]) -> str:
             places.setdefault((cell.row, absence(cell)), []).append(show_number(cell.x))
     rows: dict[tuple[str, str], list[str]] = {}
     for (row, why), values in places.items():
+        why = "not run" if why == MISSING else why
         rows.setdefault((", ".join(values), why), []).append(row)
     unit = f" {axis.unit}" if axis.unit else ""
     absent = [f"{_listed(names)} at {values}{unit} ({why})" for (values, why), names in rows.items()]
@@ -143,7 +149,7 @@ def _dot_plot(empty: Figure, cells: Sequence[Cell], metric: str) -> Figure:
     test = _row_panel("test", f"Test {metric} (%)", ("test", "best"), cells, rows, numbers)
     train = _row_panel("train", f"Train {metric}, labels as given (%)", ("train",), cells, rows, numbers)
     scatter = _scatter(cells, numbers, metric)
-    panels = tuple(panel for panel in (test, train, scatter) if panel.dots)
+    panels = tuple(panel for panel in (test, train) if panel.dots) + ((scatter,) if len(scatter.dots) > 1 else ())
     keys = [("full", _TITLES["test"])] + ([("hollow", _TITLES["best"])] if _extent(cells, "best") else [])
     return replace(
         empty,
@@ -163,18 +169,22 @@ def _row_panel(
     for cell in cells:
         number = numbers[cell.row]
         line = float(rows.index(number))
+        # The best epoch above the line and the last below it: bars on one another cannot be told apart.
+        barred = [found for name in names if (found := measure(cell, name)) is not None and found.deviation]
+        apart = _APART if len(barred) > 1 else 0.0
         for name in names:
             ours, theirs = measure(cell, name), published(cell, name)
             if ours is not None:
                 tip = f"{cell.row} · {_TITLES[name]} {ours} % · seeds {standing(cell)}"
-                look = "hollow" if name == "best" else "full"
-                dots.append(Dot(number, ours.mean, line, look, tip, x_deviation=ours.deviation))
+                look, y = ("hollow", line - apart) if name == "best" else ("full", line + apart)
+                dots.append(Dot(number, ours.mean, y, look, tip, x_deviation=ours.deviation))
             if theirs is not None:
                 tip = f"{cell.row} · {_TITLES[name]} · paper {theirs:.2f} %{_note(cell)}"
                 dots.append(Dot(number, theirs, line, "paper", tip))
     values = [value for name in names for value in _extent(cells, name)]
     labels = {numbers[cell.row]: cell.row for cell in cells}
-    labels |= {numbers[cell.row]: f"{cell.row}: {absence(cell)}" for cell in cells if measure(cell, names[0]) is None}
+    failed = [cell for cell in cells if cell.runs and measure(cell, names[0]) is None]
+    labels |= {numbers[cell.row]: f"{cell.row}: {absence(cell)}" for cell in failed}
     return Panel(
         key,
         title,

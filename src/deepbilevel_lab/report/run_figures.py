@@ -3,12 +3,13 @@
 This module reads the histories of runs; it does not know the paper.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
 from deepbilevel_lab.drawing.figures import Band, Curve, Figure, Panel, along, linear
-from deepbilevel_lab.records import RunRecord, SweepRecord
+from deepbilevel_lab.records import Axis, RunRecord, SweepRecord
 from deepbilevel_lab.report.summaries import distinct
 
 MOST_SHOWN = 7
@@ -40,13 +41,23 @@ def settings_of(sweep: SweepRecord, runs: Mapping[str, RunRecord]) -> list[Setti
     series = distinct(cell.row for cell in sweep.cells)
     found: dict[str, list[tuple[int, RunRecord]]] = {}
     for cell in sweep.cells:
-        where = sweep.axis.at(cell.x) if sweep.axis and cell.x is not None else ""
+        where = _place(sweep.axis, cell.x) if sweep.axis and cell.x is not None else ""
         title = ", ".join(part for part in (cell.column, where) if part)
         for run in cell.runs:
             record = runs.get(run.id or "")
             if record is not None and record.history:
                 found.setdefault(title, []).append((series.index(cell.row), record))
     return [Setting(title, tuple(members)) for title, members in found.items()]
+
+
+def _place(axis: Axis, x: float) -> str:
+    """Return a place on an axis in few words: a list of choices has one line on a phone.
+
+    >>> _place(Axis("k, the number of mini-batches"), 8), _place(Axis("images in each of 8 mini-batches"), 16)
+    ('k 8', 'at 16')
+    """
+    name = re.split("[,;]", axis.name)[0]
+    return Axis(name, axis.unit).at(x) if len(name) < 30 else Axis("at", axis.unit).at(x)
 
 
 def run_figure(setting: Setting, series: Sequence[str], title: str, slug: str, series_word: str = "Methods") -> Figure:
@@ -115,8 +126,8 @@ def _curve_panel(key: str, setting: Setting, series: Sequence[str]) -> Panel | N
         if points:
             xs, ys = tuple(x for x, _ in points), tuple(y for _, y in points)
             curves.append(Curve(number, xs, ys, run.seed, f"{series[number]}, seed {run.seed}"))
-    if not curves:
-        return None
+    if all(len(curve.xs) < 2 for curve in curves):
+        return None  # evaluated once: there is nothing over epochs
     percent = key != "loss"
     metric = setting.runs[0][1].metric
     unit = _SHARES.get(key, f"{metric}, %")
@@ -146,7 +157,7 @@ def _weight_panel(number: int, setting: Setting, series: Sequence[str]) -> Panel
         if xs:
             bands += [Band(number, xs, p5, p95, run.seed, "wide"), Band(number, xs, p25, p75, run.seed, "narrow")]
             curves.append(Curve(number, xs, p50, run.seed, f"{series[number]}, seed {run.seed}, median"))
-    if not curves:
+    if all(len(curve.xs) < 2 for curve in curves):
         return None
     values = [value for band in bands for value in (*band.lows, *band.highs)]
     return Panel(

@@ -61,7 +61,7 @@ def difference(cell: Cell, metric: str) -> float | None:
     return None if ours is None or theirs is None else ours.mean - theirs
 
 
-def count_statuses(runs: Iterable[CellRun]) -> dict[str, int]:
+def count_statuses(runs: Iterable[CellRun | RunRecord]) -> dict[str, int]:
     """Return how many runs stand how, in a fixed order, only what occurs."""
     counted = Counter(run.status for run in runs)
     return {status: counted[status] for status in STATUSES if counted[status]}
@@ -122,13 +122,14 @@ def shown_metrics(sweep: SweepRecord) -> list[str]:
 
     Between labels that are wrong on purpose and right ones a gap means nothing, unless the paper prints one.
     """
-    trained = [cell for cell in sweep.cells if measure(cell, "train") is not None]
+    cells = [cell for cell in sweep.cells if not is_not_run(cell)] or sweep.cells
+    trained = [cell for cell in cells if measure(cell, "train") is not None]
     is_noisy = bool(trained) and all(measure(cell, "train_clean") is not None for cell in trained)
 
     def is_shown(metric: str) -> bool:
-        if metric == "test" or any(published(cell, metric) is not None for cell in sweep.cells):
+        if metric == "test" or any(published(cell, metric) is not None for cell in cells):
             return True
-        return not (metric == "gap" and is_noisy) and any(measure(cell, metric) is not None for cell in sweep.cells)
+        return not (metric == "gap" and is_noisy) and any(measure(cell, metric) is not None for cell in cells)
 
     return [metric for metric in METRICS if is_shown(metric)]
 
@@ -141,14 +142,30 @@ def parts_of(sweep: SweepRecord) -> list[tuple[str, list[Cell]]]:
     return list(columns.items())
 
 
-def parts_not_run(sweep: SweepRecord) -> list[str]:
-    """Return the columns of which nothing was run, where others were: nobody asked for them."""
-    idle = [title for title, cells in parts_of(sweep) if all(_is_missing(cell) for cell in cells)]
-    return idle if len(idle) < len(parts_of(sweep)) else []
+def parts_run(sweep: SweepRecord) -> list[tuple[str, list[Cell]]]:
+    """Return the parts with their cells of which a run was begun, and those beside them that only the paper has."""
+    parts = [(title, [cell for cell in cells if _belongs_to(cell, cells)]) for title, cells in parts_of(sweep)]
+    return [(title, cells) for title, cells in parts if cells]
 
 
-def _is_missing(cell: Cell) -> bool:
+def parts_not_run(sweep: SweepRecord) -> list[tuple[str, list[Cell]]]:
+    """Return the parts with their other cells: nobody has asked for them yet."""
+    parts = [(title, [cell for cell in cells if not _belongs_to(cell, cells)]) for title, cells in parts_of(sweep)]
+    return [(title, cells) for title, cells in parts if cells]
+
+
+def _belongs_to(cell: Cell, part: Sequence[Cell]) -> bool:
+    return not all(map(is_not_run, part)) if not cell.runs else not is_not_run(cell)
+
+
+def is_not_run(cell: Cell) -> bool:
+    """Whether no run of a cell was begun."""
     return all(run.status == MISSING for run in cell.runs)
+
+
+def is_synthetic(sweep: SweepRecord) -> bool:
+    """Whether the images were made up, so that no number says anything about a method."""
+    return "synthetic" in (sweep.reduced or "")  # the only place where a record tells it
 
 
 def columns_of(sweep: SweepRecord) -> list[str]:

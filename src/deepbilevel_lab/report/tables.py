@@ -7,17 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deepbilevel_lab.csv_text import to_csv, without_formula
-from deepbilevel_lab.records import Cell, CellRun, RunRecord, SweepRecord, show_number
+from deepbilevel_lab.records import Axis, Cell, CellRun, RunRecord, SweepRecord, show_number
 from deepbilevel_lab.report.summaries import (
     METRICS,
     MINUS,
+    MISSING,
     absence,
     difference,
     is_without,
     lacks_clean_labels,
     measure,
     parts_not_run,
-    parts_of,
+    parts_run,
     published,
     shown_metrics,
     standing,
@@ -73,10 +74,14 @@ class Table:
 
 
 def results_table(sweep: SweepRecord) -> Table:
-    """Return the paper's numbers and ours side by side, a line per cell, a part per column of the paper's table."""
+    """Return the paper's numbers and ours side by side, a line per cell of which anything was run.
+
+    A part is a column of the paper's table.
+    """
     metrics = shown_metrics(sweep)
-    printed = [metric for metric in metrics if any(published(cell, metric) is not None for cell in sweep.cells)]
-    columns = [Column("", sweep.axis.label)] if sweep.axis else []
+    ran = parts_run(sweep)
+    printed = [metric for metric in metrics if any(published(cell, metric) is not None for _, c in ran for cell in c)]
+    columns = [_axis_column(sweep.axis)] if sweep.axis else []
     for metric in metrics:
         if metric in printed:
             # On fewer images or epochs a difference says nothing about the method.
@@ -85,40 +90,60 @@ def results_table(sweep: SweepRecord) -> Table:
         else:
             columns.append(Column("", f"{METRICS[metric]}, ours" if printed else METRICS[metric]))
     notes: list[str] = []
-    idle = parts_not_run(sweep)
-    parts = tuple(
-        (title, tuple(_row(cell, sweep, metrics, printed, notes) for cell in cells))
-        for title, cells in parts_of(sweep)
-        if title not in idle
-    )
+    parts = tuple((title, tuple(_row(cell, sweep, metrics, printed, notes) for cell in cells)) for title, cells in ran)
     caption = "Percent, mean ± standard deviation over the finished seeds."
     return Table(caption, "method", (*columns, Column("", "seeds finished", "words")), parts, tuple(notes))
+
+
+def planned_table(sweep: SweepRecord) -> Table:
+    """Return the cells of which nothing was run, with what the paper prints for them."""
+    parts = parts_not_run(sweep)
+    printed = [m for m in METRICS if any(published(cell, m) is not None for _, cells in parts for cell in cells)]
+    columns = [_axis_column(sweep.axis)] if sweep.axis else []
+    columns += [Column("", f"{METRICS[metric]}, paper") for metric in printed]
+    notes: list[str] = []
+    rows = tuple((title, tuple(_planned_row(cell, sweep, printed, notes) for cell in cells)) for title, cells in parts)
+    caption = "Percent, as the paper prints it." if printed else "Planned."
+    return Table(caption, "method", (*columns, Column("", "seeds planned")), rows, tuple(notes))
+
+
+def _axis_column(axis: Axis) -> Column:
+    return Column("", axis.label, "words" if len(axis.label) > 20 else "number")  # it takes many lines if it is narrow
+
+
+def _planned_row(cell: Cell, sweep: SweepRecord, printed: Sequence[str], notes: list[str]) -> Row:
+    entries = [Entry(_number_or_dash(cell.x))] if sweep.axis else []
+    number = _note_number(cell, notes)
+    entries += [_theirs(cell, metric, number) for metric in printed]
+    return Row(cell.row, (*entries, Entry(str(len(cell.runs) or NOT_PRINTED))))
 
 
 def _row(cell: Cell, sweep: SweepRecord, metrics: Sequence[str], printed: Sequence[str], notes: list[str]) -> Row:
     entries: list[Entry] = []
     if sweep.axis:
-        entries.append(Entry(NOT_PRINTED if cell.x is None else show_number(cell.x)))
+        entries.append(Entry(_number_or_dash(cell.x)))
     number = _note_number(cell, notes)
     for metric in metrics:
         if metric in printed:
-            theirs = published(cell, metric)
-            if theirs is None:
-                entries.append(Entry(NOT_PRINTED))
-            else:
-                entries.append(Entry(f"{theirs:.2f}", number, "" if number is None else "doubtful"))
+            entries.append(_theirs(cell, metric, number))
         entries.append(_ours(cell, metric))
         if metric in printed and not sweep.reduced:
             apart = difference(cell, metric)
             entries.append(Entry(NOT_PRINTED if apart is None else _signed(apart)))
-    return Row(cell.row, (*entries, Entry(standing(cell))))
+    return Row(cell.row, (*entries, Entry(standing(cell) if cell.runs else NOT_PRINTED)))
+
+
+def _theirs(cell: Cell, metric: str, note: int | None) -> Entry:
+    found = published(cell, metric)
+    return Entry(NOT_PRINTED) if found is None else Entry(f"{found:.2f}", note, "" if note is None else "doubtful")
 
 
 def _ours(cell: Cell, metric: str) -> Entry:
     found = measure(cell, metric)
     if found is not None:
         return Entry(str(found))
-    return Entry(NOT_PRINTED) if is_without(cell, metric) else Entry(absence(cell), look="absent")
+    nothing_to_measure = not cell.runs or is_without(cell, metric)
+    return Entry(NOT_PRINTED) if nothing_to_measure else Entry(absence(cell), look="absent")
 
 
 def _note_number(cell: Cell, notes: list[str]) -> int | None:
@@ -155,21 +180,27 @@ def runs_table(sweep: SweepRecord) -> Table:
     return _table_of_runs("method", (*head, *(METRICS[metric] for metric in metrics)), rows)
 
 
-def loose_table(runs: Iterable[RunRecord]) -> Table:
-    """Return the runs that belong to no sweep."""
-    names = ("seed", "run", "status", *METRICS.values())
+def loose_table(runs: Iterable[tuple[str, RunRecord]]) -> Table:
+    """Return the runs that belong to no sweep, each by what it is called."""
+    runs = list(runs)
+    metrics = [
+        metric
+        for metric in METRICS
+        # Between labels that are wrong on purpose and right ones a gap means nothing.
+        if any(run.figure(metric) is not None and (metric != "gap" or lacks_clean_labels(run)) for _, run in runs)
+    ]
     rows = [
         Row(
-            run.name,
+            name,
             (
+                *(_figure(run, metric) for metric in metrics),
                 Entry(str(run.seed)),
                 *_run_entries(run.id, run.status, run.error),
-                *(_figure(run, metric) for metric in METRICS),
             ),
         )
-        for run in runs
+        for name, run in runs
     ]
-    return _table_of_runs("name", names, rows)
+    return _table_of_runs("name", (*(METRICS[metric] for metric in metrics), "seed", "run", "status"), rows)
 
 
 def _table_of_runs(corner: str, names: Iterable[str], rows: Iterable[Row]) -> Table:
@@ -184,7 +215,11 @@ def _number_or_dash(value: float | None) -> str:
 
 def _run_entries(name: str | None, status: str, error: str | None) -> tuple[Entry, Entry]:
     told = f"{status}: {error}" if error else status
-    return Entry(name or NOT_PRINTED), Entry(told, look="" if status == "done" else "absent")
+    return Entry(name or NOT_PRINTED), Entry(told, look=_look(status))
+
+
+def _look(status: str) -> str:
+    return "" if status in ("done", "running", MISSING) else "absent"  # what nobody has run is no fault
 
 
 def _figure(run: CellRun | RunRecord, metric: str) -> Entry:
@@ -192,6 +227,8 @@ def _figure(run: CellRun | RunRecord, metric: str) -> Entry:
     if value is not None:
         return Entry(f"{value:.2f}")
     if metric == "train_clean" and lacks_clean_labels(run):
+        return Entry(NOT_PRINTED)
+    if run.status == MISSING:
         return Entry(NOT_PRINTED)
     return Entry("not measured" if run.status == "done" else run.status, look="absent")
 
@@ -212,7 +249,7 @@ def results_csv(sweep: SweepRecord) -> str:
                 _plain(published(cell, metric)),
                 "" if is_without(cell, metric) else absence(cell) if ours is None else _plain(ours.mean),
                 _plain(ours.deviation if ours else None),
-                _plain(difference(cell, metric)),
+                _plain(None if sweep.reduced else difference(cell, metric)),
             ]
         lines.append([*line, (cell.published.note if cell.published else None) or ""])
     return _csv([*head, "note"], lines)

@@ -14,22 +14,21 @@
   wear(theme.value);
 
   for (const explorer of document.querySelectorAll(".explorer")) {
-    const form = explorer.querySelector("form");
-    const inputs = (name) => [...form.querySelectorAll(`input[name="${name}"]`)];
+    const inputs = (name) => [...explorer.querySelectorAll(`input[name="${name}"]`)];
     // What has no box is never left out.
     const leftOut = (name) => new Set(inputs(name).filter((input) => !input.checked).map((input) => input.value));
     const noneChosen = (name) => inputs(name).length > 0 && !inputs(name).some((input) => input.checked);
-    const figures = [...explorer.querySelectorAll("figure[data-setting]")];
+    const figures = [...explorer.querySelectorAll("figure")];
     // Who looks at one setting cannot see what is only in another: such a box would do nothing.
     const disableWhatIsNotHere = () => {
       const here = figures.filter((figure) => !figure.hidden);
       const inPlace = (selector) => here.some((figure) => figure.querySelector(selector));
-      for (const input of form.querySelectorAll("input")) {
+      for (const input of explorer.querySelectorAll("input")) {
         const value = CSS.escape(input.value);
         const marks = {
           series: `:is(.line, .dot)[data-series="${value}"]`,
           seed: `.line[data-seed="${value}"]`,
-          panel: `[data-panel="${value}"]`,
+          panel: `[data-setting] [data-panel="${value}"]`,
         };
         input.disabled = !inPlace(marks[input.name]);
       }
@@ -37,38 +36,49 @@
     const sayWhyNothingIsDrawn = (figure) => {
       const words = figure.querySelector(".nothing");
       words.hidden = figure.querySelector("[data-panel]:not([hidden])") !== null;
-      const unchosen = ["series", "seed", "panel"].some(noneChosen);
+      const names = figure.dataset.setting === undefined ? ["series"] : ["series", "seed", "panel"];
+      const unchosen = names.some(noneChosen);
       words.textContent = unchosen ? "Nothing is chosen." : "There is nothing here of what is chosen.";
     };
     const update = () => {
       const series = leftOut("series");
       const seeds = leftOut("seed");
       const panels = leftOut("panel");
-      const setting = form.querySelector("select[name=setting]");
+      const setting = explorer.querySelector("select[name=setting]");
       for (const mark of explorer.querySelectorAll("figure [data-series]")) {
         const { series: mine, seed } = mark.dataset;
         mark.classList.toggle("off", series.has(mine) || seeds.has(seed));
       }
       for (const panel of explorer.querySelectorAll("figure [data-panel]")) {
         const empty = !panel.querySelector(".line:not(.off), .dot:not(.off)");
-        panel.hidden = empty || panels.has(panel.dataset.panel);
+        // What is chosen to be shown is chosen for training; results are of no setting.
+        panel.hidden = empty || (panel.closest("[data-setting]") !== null && panels.has(panel.dataset.panel));
       }
       for (const figure of figures) {
-        figure.hidden = setting !== null && figure.dataset.setting !== setting.value;
+        figure.hidden = setting !== null && (figure.dataset.setting ?? setting.value) !== setting.value;
         sayWhyNothingIsDrawn(figure);
       }
       disableWhatIsNotHere();
       leave();
     };
-    form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("change", update);
-    for (const button of form.querySelectorAll("button[data-set]")) {
+    explorer.addEventListener("submit", (event) => event.preventDefault());
+    explorer.addEventListener("change", update);
+    for (const button of explorer.querySelectorAll("button[data-set]")) {
       button.addEventListener("click", () => {
         for (const input of inputs("series")) input.checked = button.dataset.set === "all";
         update();
       });
     }
     update();
+  }
+
+  // A shadow beside a table says that there is more of it; inside, it would lie on digits.
+  for (const scroller of document.querySelectorAll(".scroller")) {
+    const hint = () => {
+      scroller.classList.toggle("more", scroller.scrollWidth - scroller.clientWidth - scroller.scrollLeft > 1);
+    };
+    scroller.addEventListener("scroll", hint, { passive: true });
+    new ResizeObserver(hint).observe(scroller);
   }
 
   // All points of a panel that can be read, in its own coordinates.
