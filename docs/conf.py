@@ -78,7 +78,7 @@ def _fit_links(text: str, source: PurePosixPath, page: PurePosixPath) -> str:
             return f"{mark}[{words}]({up}{path.removeprefix('docs/')}{anchor})"
         if path.startswith("examples"):
             return f"[{words}]({up}examples.md)"
-        return words if "`" in words else f"`{path}`" if words == path else f"{words} (`{path}`)"
+        return words if "`" in words else f"`{path}`" if words.strip("/") == path else f"{words}, `{path}`"
 
     parts = _CODE.split(text)
     return "".join(part if part.startswith("```") else _LINK.sub(fitted, part) for part in parts)
