@@ -21,8 +21,8 @@ METHODS: Mapping[str, str] = {
     "sgd": "SGD",
     "uniform[shared_dropout=true]": "equal weights (control)",
     "bilevel[shared_dropout=true]": "bilevel, the paper's baseline",
-    "bilevel": "bilevel, d) independent dropout",
     "cross-validated": "cross-validated",
+    "bilevel": "bilevel, d) independent dropout",
 }
 SHORT: Mapping[str, str] = {
     "uniform[shared_dropout=true]": "uniform",
