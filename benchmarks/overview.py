@@ -1,6 +1,6 @@
 """Where it helps and where not: one row per setting, the last epoch of every measurement side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from benchmarks import memorisation, noisy_labels, paper_size
 from benchmarks.record_tables import RESULTS, markdown_table
@@ -17,20 +17,17 @@ _OTHERS = (
     *("mixup+weight-averaging", "elr+weight-averaging", "and-mask"),
 )
 _NOISE: Mapping[str, str] = {
-    "clean": "no noise",
-    "uniform20": "20 % uniform",
-    "uniform40": "40 % uniform",
-    "uniform60": "60 % uniform",
-    "pair40": "40 % in pairs",
-    "worst": "CIFAR-10N `worst`",
-    "aggre": "CIFAR-10N `aggre`",
+    "clean": "none",
+    "uniform20": "20 %",
+    "uniform40": "40 %",
+    "uniform60": "60 %",
+    "pair40": "40 %, pairs",
+    "aggre": "9 %, people",
+    "worst": "40 %, people",
 }
-_DATA: Mapping[str, str] = {
-    "digits": "digits",
-    "cifarnet": "CIFAR-10, 5,000 images, CifarNet",
-    "resnet8": "CIFAR-10, 5,000 images, narrow ResNet",
-}
-_ONE_RATE: Mapping[str, str] = {"clean": "no noise", "uniform-20": "20 % uniform", "uniform-50": "50 % uniform"}
+_DATA: Mapping[str, str] = {"digits": "digits", "cifarnet": "5,000", "resnet8": "5,000, ResNet"}
+_ONE_RATE: Mapping[str, str] = {"clean": "none", "uniform-20": "20 %", "uniform-50": "50 %", "worst": "40 %, people"}
+_PAPER = "the paper's"
 
 Figures = Mapping[str, float]
 """Test accuracy of the last epoch by method."""
@@ -39,16 +36,16 @@ Figures = Mapping[str, float]
 def table() -> str:
     """Return the settings with the methods of the house, and the best of the others."""
     rows = [*_tuned(), *_untuned(), *_large(), *_memorising()]
-    head = ["setting", "seeds", *_COLUMNS.values(), "best of the others"]
+    head = ["images", "wrong labels", "recipe", "seeds", *_COLUMNS.values(), "best of the others"]
     return markdown_table(head, rows)
 
 
-def _row(setting: str, seeds: str, figures: Figures, unfinished: frozenset[str] = frozenset()) -> list[str]:
+def _row(setting: Sequence[str], figures: Figures, unfinished: frozenset[str] = frozenset()) -> list[str]:
     marks = {name: f"{figure:.1f}{'*' if name in unfinished else ''}" for name, figure in figures.items()}
     others = [name for name in figures if name in _OTHERS]
     best = max(others, key=lambda name: figures[name], default=None)
     last = "-" if best is None else f"{best} {figures[best]:.1f}"
-    return [setting, seeds, *(marks.get(name, "-") for name in _COLUMNS), last]
+    return [*setting, *(marks.get(name, "-") for name in _COLUMNS), last]
 
 
 def _tuned() -> list[list[str]]:
@@ -59,15 +56,15 @@ def _tuned() -> list[list[str]]:
             tests = {name: cell.summary.get("test") for name, cell in cells.items()}
             figures = {name: test.mean for name, test in tests.items() if test is not None and test.mean is not None}
             seeds = min(sum(run.status == "done" for run in cell.runs) for cell in cells.values())
-            rows.append(_row(f"{_DATA[data]}, {_NOISE[noise]}; own learning rates", str(seeds), figures))
+            rows.append(_row((_DATA[data], _NOISE[noise], "tuned", str(seeds)), figures))
     return rows
 
 
 def _untuned() -> list[list[str]]:
     rows: list[list[str]] = []
-    for name, noise in {**_ONE_RATE, "worst": _NOISE["worst"]}.items():
+    for name, noise in _ONE_RATE.items():
         path = RESULTS / "cifar10-methods" / f"sweep-cifar10-{name}.json"
-        rows.append(_row(f"{_DATA['cifarnet']}, {noise}; one rate", "1", _of_sweep(read_file(SweepRecord, path))))
+        rows.append(_row(("5,000", noise, "one rate", "1"), _of_sweep(read_file(SweepRecord, path))))
     return rows
 
 
@@ -82,8 +79,7 @@ def _large() -> list[list[str]]:
             if run.final is not None and run.final.test is not None
         }
         unfinished = frozenset(method for method, run in here.items() if run.status != "done")
-        setting = f"CIFAR-10, {images:,} images, CifarNet, 50 % uniform; the paper's recipe"
-        rows.append(_row(setting, "1", figures, unfinished))
+        rows.append(_row((f"{images:,}", "50 %", _PAPER, "1"), figures, unfinished))
     return rows
 
 
@@ -94,7 +90,7 @@ def _memorising() -> list[list[str]]:
     figures = _of_sweep(record)
     renamed = {memorisation.SHORT.get(name, name): figure for name, figure in figures.items()}
     seeds = min(sum(run.status == "done" for run in cell.runs) for cell in record.cells)
-    return [_row("CIFAR-10, 5,000 images, quarter Inception, 50 % uniform; the paper's recipe", str(seeds), renamed)]
+    return [_row(("5,000, Inception", "50 %", _PAPER, str(seeds)), renamed)]
 
 
 def _of_sweep(record: SweepRecord) -> Figures:
