@@ -8,7 +8,16 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import cost_tables, noisy_labels, overview, paper_size, recommendations, record_tables, throughput
+from benchmarks import (
+    cost_tables,
+    memorisation,
+    noisy_labels,
+    overview,
+    paper_size,
+    recommendations,
+    record_tables,
+    throughput,
+)
 from benchmarks.label_issues import measuring as label_issues
 from deepbilevel_lab.replacement import write_text
 
@@ -25,6 +34,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "reproduced": record_tables.reproduced,
     "paper-size": paper_size.table,
     "inception": record_tables.inception,
+    "memorisation": memorisation.table,
     "label-issues": label_issues.tables,
     "recommendations": recommendations.table,
     "tumours": record_tables.tumours,
