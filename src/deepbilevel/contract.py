@@ -7,7 +7,7 @@ in ``rules/catalog.py`` gives it a name; docs/own-rules.md has a whole one.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -54,7 +54,8 @@ class Report:
 ReportT = TypeVar("ReportT", bound=Report, covariant=True)
 
 
-class Outcome(NamedTuple, Generic[ReportT]):
+@dataclass(frozen=True, eq=False)
+class Outcome(Generic[ReportT]):
     """What a group becomes.
 
     Attributes:
