@@ -6,6 +6,9 @@ INSTALLED := .venv/installed
 INSTALLED_CLI := .venv/installed-cli
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# The extras tried alone. `timm` and `bench` bring torchvision, whose builds must fit torch's; `dev` is this environment.
+ALONE := cli tables ray sklearn accelerate lightning transformers
+
 .PHONY: demo test test-all test-hostile test-anywhere test-lowest check docs results package bench format clean
 
 demo: $(INSTALLED_CLI)  ## train on digits with wrong labels, about a minute
@@ -27,7 +30,8 @@ test-anywhere: $(INSTALLED)  ## every test, as three other machines round: half 
 
 LOWEST := .venv/lowest/bin/python
 test-lowest:  ## the library and the command with the oldest versions pyproject.toml admits; Python 3.10 or 3.11
-	$(PYTHON) -m venv .venv/lowest
+	@# With the oldest Python too, if it is there.
+	$$(python3.10 -c '' 2>/dev/null && echo python3.10 || echo $(PYTHON)) -m venv .venv/lowest
 	@# The oldest typer warns with newer releases of click, which users do not see.
 	$(LOWEST) -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[cli]' 'click<8.3' pytest pytest-xdist hypothesis
 	$(LOWEST) -m pytest -n auto -m 'not slow' src/deepbilevel $(addprefix tests/,rules sampling one_pass audit distributed) \
@@ -49,12 +53,20 @@ docs: $(INSTALLED)  ## the documentation site, in site/
 results: $(INSTALLED)  ## the tables and pictures of results in the documents, from the committed records
 	$(BIN)/python -m benchmarks.tables
 
-package: $(INSTALLED)  ## wheel and source archive, in dist/, tried in an empty environment
-	rm -rf dist .venv/package
+package: $(INSTALLED)  ## wheel and source archive, in dist/, tried in empty environments: alone, and with each extra alone
+	rm -rf dist .venv/package .venv/extra
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m venv .venv/package
 	.venv/package/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	.venv/package/bin/python -I tests/smoke.py
+	@# A copy saves the second torch; its python finds the packages beside itself.
+	set -e; for extra in $(ALONE); do \
+	  rm -rf .venv/extra; cp -R .venv/package .venv/extra; \
+	  .venv/extra/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$(echo dist/*.whl)[$$extra]"; \
+	  .venv/extra/bin/python -m pip check; \
+	  .venv/extra/bin/python -I tests/smoke.py $$extra; \
+	done
+	rm -rf .venv/extra
 
 bench: $(INSTALLED)  ## how fast, side by side with what it replaces, a quarter of an hour on a quiet machine
 	$(INSTALL) -e '.[dev,bench]' || echo "not all packages to compare with could be installed; they are reported as failed"

@@ -1,6 +1,7 @@
 """What users import and install."""
 
 import re
+import runpy
 import subprocess
 import sys
 from importlib.metadata import requires, version
@@ -42,6 +43,20 @@ def test_the_lowest_versions_tested_are_those_admitted():
     tested = re.findall(r"^([\w-]+)==([\d.]+)$", (root / "constraints-lowest.txt").read_text(), re.MULTILINE)
     assert tested == bounds
     assert len(tested) > 10
+
+
+def test_every_extra_is_tried_alone():
+    root = Path(__file__).parents[1]
+    extras = {line.split("extra == ")[1].strip("'\"") for line in requires("deepbilevel") if "extra == " in line}
+    tried = re.search(r"^ALONE := (.*)$", (root / "Makefile").read_text(), re.MULTILINE)
+    assert {*tried[1].split(), "timm", "bench", "dev"} == extras
+    smoke = runpy.run_path(str(root / "tests" / "smoke.py"))
+    assert sorted(tried[1].split()) == sorted([*smoke["TRAINERS"], *smoke["COMMANDS"]])
+
+
+def test_the_citation_names_this_release():
+    stated = re.search(r"^version: (.*)$", (Path(__file__).parents[1] / "CITATION.cff").read_text(), re.MULTILINE)
+    assert stated[1] == version("deepbilevel").partition(".dev")[0]
 
 
 def test_help_does_not_load_torch():
