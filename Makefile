@@ -1,6 +1,6 @@
-# Every target works on a fresh clone: it needs Python 3.10 to 3.12, make and a package index, nothing else.
-PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10; do \
-  $$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $$p && break; done)
+# Every target works on a fresh clone: it needs Python 3.10 to 3.13, make and a package index, nothing else.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+  $$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 INSTALLED_CLI := .venv/installed-cli
@@ -86,7 +86,7 @@ $(INSTALLED_CLI): EXTRA := cli
 $(INSTALLED): EXTRA := dev
 
 $(INSTALLED) $(INSTALLED_CLI): pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "Python 3.10, 3.11 or 3.12 is needed; set it with: make PYTHON=/path/to/python"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Python 3.10 to 3.13 is needed; set it with: make PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(INSTALL) -e '.[$(EXTRA)]'
 	@touch $(INSTALLED_CLI) $@
