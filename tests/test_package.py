@@ -54,11 +54,6 @@ def test_every_extra_is_tried_alone():
     assert sorted(tried[1].split()) == sorted([*smoke["TRAINERS"], *smoke["COMMANDS"]])
 
 
-def test_the_citation_names_this_release():
-    stated = re.search(r"^version: (.*)$", (Path(__file__).parents[1] / "CITATION.cff").read_text(), re.MULTILINE)
-    assert stated[1] == version("deepbilevel").partition(".dev")[0]
-
-
 def test_help_does_not_load_torch():
     code = """
 import sys
