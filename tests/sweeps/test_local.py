@@ -43,7 +43,7 @@ def test_a_process_that_is_asked_to_stop_saves_and_ends(tmp_path):
     assert any("saved; rerun the same command" in each.event.get("text", "") for each in heard)
     assert RunFolder.of(trial.spec, tmp_path).read_record().status == "interrupted"
     assert place.find_record(trial.spec).status == "interrupted"
-    assert place.find_finished(trial.spec) is None
+    assert place.find_finished(trial.spec, network=True) is None
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_a_kill_is_a_failure_that_says_which(tmp_path):
 def test_a_file_where_the_folder_should_be_is_not_a_finished_run(tmp_path):
     place, spec = LocalProcesses(tmp_path, tmp_path), endless()
     RunFolder.of(spec, tmp_path).path.write_text("in the way")
-    assert place.find_finished(spec) is None
+    assert place.find_finished(spec, network=True) is None
     assert place.find_record(spec) is None
 
 
@@ -127,5 +127,5 @@ def test_a_damaged_record_is_not_a_finished_run(tmp_path):
     folder = RunFolder.of(spec, tmp_path)
     folder.path.mkdir()
     folder.record_file.write_text("{")
-    assert place.find_finished(spec) is None
+    assert place.find_finished(spec, network=True) is None
     assert place.find_record(spec) is None
