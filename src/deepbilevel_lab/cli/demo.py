@@ -67,7 +67,7 @@ def describe_result(record: SweepRecord) -> str | None:
     sgd, uniform, bilevel, ours, elr = (figures[name] for name in _METHODS.split(","))
     return (
         f"SGD reproduced {sgd[0].mean:.0f} % of the noisy labels; its test accuracy was {sgd[1].mean:.1f} % at the "
-        f"best epoch, which cannot be found without clean labels, and {sgd[2].mean:.1f} % at the last. There the "
+        f"best epoch, which takes held-out labels to find, and {sgd[2].mean:.1f} % at the last. There the "
         f"paper's rule, bilevel, is {_difference(bilevel[2], sgd[2])} SGD and {_difference(bilevel[2], uniform[2])} "
         "its control, uniform weights over the same groups; our cross-validated gradient is "
         f"{_difference(ours[2], sgd[2])} SGD, and early-learning regularisation (elr), an established method, "
