@@ -56,7 +56,7 @@ def main(extra: str = "") -> None:
                 subprocess.run([sys.executable, "-Im", "deepbilevel", *words], cwd=folder, check=True)
     else:
         library_alone()
-    print(f"deepbilevel[{extra}] {__version__} with torch {torch.__version__} works")
+    print(f"deepbilevel{extra and f'[{extra}]'} {__version__} with torch {torch.__version__} works")
 
 
 def write_inputs(extra: str, folder: Path) -> None:
