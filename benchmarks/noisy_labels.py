@@ -5,7 +5,7 @@
     python -m benchmarks.noisy_labels --out runs/noisy-labels --only '*-combined'
     python -m benchmarks.noisy_labels --table                               # what docs/results.md shows, from results/
 
-Each setting is two ``deepbilevel compare --tune``: the methods, and combinations with the best of them. Records are
+Each setting is three ``deepbilevel compare --tune``: the methods of most interest, the others, and combinations. Records are
 copied to ``results/noisy-labels`` as soon as there are any, so that what is finished can be read. CIFAR-10 is looked
 for in ``DEEPBILEVEL_DATA``.
 """
@@ -30,9 +30,11 @@ from deepbilevel_lab.sweeps.tuning import Tuned, tuned_methods
 
 PARTS: Mapping[str, Sequence[str]] = {
     "": (
-        *("sgd", "weight-averaging", "label-smoothing", "mixup", "gce", "elr"),
-        *("accumulation", "uniform", "bilevel", "bilevel+mixup"),
-        *("cross-validated", "cross-validated-averaged"),
+        *("sgd", "weight-averaging", "mixup", "gce", "elr"),
+        *("uniform", "bilevel", "cross-validated", "cross-validated-averaged"),
+    ),
+    "-more": (
+        *("label-smoothing", "accumulation", "bilevel+mixup"),
         *("cross-validated-averaged+gce", "cross-validated-averaged+weight-averaging"),
     ),
     "-combined": ("mixup+weight-averaging", "elr+weight-averaging", "cross-validated-averaged+elr"),
@@ -43,12 +45,12 @@ _DATA: Mapping[str, Sequence[str]] = {
     "digits": ["--data=digits", "--epochs=50", "--tune=optimizer.lr=0.03,0.1,0.3"],
     "cifarnet": [
         *("--data=cifar10", "--network=cifarnet", "--limit=5000", "--set=data.test_limit=5000"),
-        *("--epochs=20", "--set=evaluate_every=2", "--tune=optimizer.lr=0.005,0.015,0.05"),
+        *("--epochs=20", "--set=evaluate_every=4", "--tune=optimizer.lr=0.005,0.015,0.05"),
     ],
     # Random crops, flips and weight decay: what most people do.
     "resnet8": [
         *("--data=cifar10", "--network=preact_resnet8", "--limit=5000", "--set=data.test_limit=5000"),
-        *("--epochs=20", "--set=evaluate_every=2", "--tune=optimizer.lr=0.03,0.1,0.3"),
+        *("--epochs=20", "--set=evaluate_every=4", "--tune=optimizer.lr=0.03,0.1,0.3"),
     ],
 }
 _NOISE: Mapping[str, Sequence[str]] = {
