@@ -5,9 +5,9 @@
     python -m benchmarks.noisy_labels --out runs/noisy-labels --only '*-combined'
     python -m benchmarks.noisy_labels --table                               # what docs/results.md shows, from results/
 
-Each setting is three ``deepbilevel compare --tune``: the methods of most interest, the others, and combinations. Records are
-copied to ``results/noisy-labels`` as soon as there are any, so that what is finished can be read. CIFAR-10 is looked
-for in ``DEEPBILEVEL_DATA``.
+Each setting is three ``deepbilevel compare --tune``: the methods of most interest, the others, and combinations.
+Records are copied to ``results/noisy-labels`` as soon as there are any, so that what is finished can be read. CIFAR-10
+is looked for in ``DEEPBILEVEL_DATA``.
 """
 
 import argparse
