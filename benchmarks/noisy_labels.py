@@ -76,11 +76,10 @@ RESULTS = Path(__file__).parents[1] / "results" / "noisy-labels"
 PICTURES = Path(__file__).parents[1] / "docs" / "images"
 
 
-def command(setting: str, part: str, out: Path, jobs: int, seeds: str) -> list[str]:
-    """Return the command that runs a part of a setting, or goes on with it."""
-    common = ["--set=schedule=cosine", "--set=data.selection=0.1", "--set=threads=1"]
-    common.append(f"--methods={','.join(PARTS[part])}")
-    place = [f"--seeds={seeds}", f"--jobs={jobs}", f"--out={out / setting}", f"--name={setting}{part}"]
+def command(setting: str, methods: Sequence[str], name: str, out: Path, jobs: int, seeds: str) -> list[str]:
+    """Return the command that runs methods on a setting, or goes on with them; ``name`` is that of their record."""
+    common = ["--set=schedule=cosine", "--set=data.selection=0.1", "--set=threads=1", f"--methods={','.join(methods)}"]
+    place = [f"--seeds={seeds}", f"--jobs={jobs}", f"--out={out}", f"--name={name}"]
     return [sys.executable, "-m", "deepbilevel", "compare", *SETTINGS[setting], *common, *place]
 
 
@@ -107,7 +106,7 @@ def tables() -> str:
     """Return the committed records as Markdown: the last epoch for each data set and network, and the rest folded."""
     parts: list[str] = []
     for data, by_noise in committed().items():
-        parts += [f"**{data}**", _table(by_noise, _last)]
+        parts += [f"**{data}**", _table(by_noise, lambda tuned, _: last_epoch(tuned))]
         for title, entry in _FOLDED.items():
             summary = f"<details>\n<summary>{data}: {title}</summary>"
             parts += [summary, _table(by_noise, entry), "</details>"]
@@ -158,7 +157,7 @@ def _panel(noise: str, methods: Methods) -> Panel:
     return Panel(noise, f"{noise}: test accuracy (%)", "", scale, None, dots=tuple(dots), rows=rows, row_labels=METHODS)
 
 
-def _last(tuned: Tuned, _: Tuned) -> str:
+def last_epoch(tuned: Tuned) -> str:
     """Return the last epoch at the chosen rate, with its standard deviation over seeds."""
     if tuned.chosen is None:
         return "not finished"
@@ -225,7 +224,7 @@ def main() -> None:
     parts = {f"{setting}{part}": (setting, part) for setting in SETTINGS for part in PARTS}
     for name in fnmatch.filter(parts, given.only):
         setting, part = parts[name]
-        words = command(setting, part, given.out, given.jobs, given.seeds)
+        words = command(setting, PARTS[part], name, given.out / setting, given.jobs, given.seeds)
         if given.list:
             print(" ".join(words[2:]))
             continue

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepbilevel_lab.advice.evidence import Interval, noise_rate, paired_difference
+from deepbilevel_lab.advice.evidence import Interval, by_sample, noise_rate, paired_difference
 
 
 def test_a_difference_worked_by_hand():
@@ -41,6 +41,13 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
         found = paired_difference(ours.astype(float), theirs.astype(float))
         missed += not found.low <= 10 <= found.high
     assert 60 < missed < 150
+
+
+def test_runs_that_judge_other_samples_count_once_each_and_those_of_one_sample_are_averaged():
+    first, second = np.array([1.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])
+    apart = by_sample([first, second], [np.array([0, 1, 2]), np.array([3, 4, 5])])
+    assert apart.tolist() == [1, 0, 1, 0, 1, 1] == by_sample([first, second], None).tolist()
+    assert by_sample([first, second], [np.array([5, 1, 2]), np.array([2, 5, 1])]).tolist() == [0.5, 0.5, 1]
 
 
 def confident_predictions(truth, classes, rng):

@@ -33,6 +33,8 @@ def test_images_are_set_aside_and_a_constant_rate_becomes_one_that_falls():
     assert (base.data.selection, base.schedule, base.method.kind) == (0.2, Cosine(), "sgd")
     kept = prepared(make_spec(schedule="exponential", **{"data.selection": 0.3}))
     assert (kept.data.selection, kept.schedule) == (0.3, Exponential())
+    assert base.data.selection_by_seed
+    assert kept.data.selection_by_seed
 
 
 @given(st.floats(0.01, 100), st.floats(1, 1e5), st.integers(1, 8), st.integers(1, 6), st.integers(1, 300))

@@ -111,6 +111,16 @@ def test_what_is_set_aside_is_nowhere_else_and_nothing_is_lost(labels, rate):
         assert part.labels.tolist() == [labels[number] for number in numbers]
 
 
+@given(st.lists(st.integers(0, 3), min_size=10, max_size=100), st.floats(0.1, 0.9))
+def test_parts_set_other_samples_aside_until_there_are_no_more(labels, rate):
+    data, count = in_memory(labels), round(rate * len(labels))
+    parts = len(labels) // count
+    found = [set_aside(data, rate, part=part)[1].images[:, 0, 0, 0].tolist() for part in range(parts + 1)]
+    assert {len(part) for part in found} == {count}
+    assert len({number for part in found[:-1] for number in part}) == parts * count
+    assert found[-1] == found[0] == set_aside(data, rate)[1].images[:, 0, 0, 0].tolist()
+
+
 def test_the_share_set_aside_is_in_proportion():
     _, test = set_aside(in_memory([0] * 40 + [1] * 20), 0.2)
     assert test.class_counts() == [8, 4, 0, 0]

@@ -232,6 +232,7 @@ FLAGS = [
     "shared_dropout",
     "audit",
     "group.matched",
+    "data.selection_by_seed",
 ]
 TEXTS = ["data.name", "data.recipe", "data.path", "data.labels", "data.split", "network.name", "network.weights"]
 TEXTS += ["optimizer.name", "data.content", "data.test_path", "network.code"]

@@ -48,6 +48,21 @@ def test_the_same_images_are_set_aside_for_every_method_and_seed(tmp_path):
     assert torch.equal(first.selection.images, other.selection.images)
 
 
+def test_every_seed_may_set_other_images_aside(tmp_path):
+    spec = replace(SPEC, noise=None, data=replace(SPEC.data, selection=0.2, selection_by_seed=True))
+    sets = [sets_of(replace(spec, seed=seed), tmp_path) for seed in range(6)]
+    numbers = [set(each.selection.numbers.tolist()) for each in sets]
+    assert len(set.union(*numbers[:5])) == 5 * 80  # all images, each once
+    assert numbers[5] == numbers[0]
+    for each in sets:
+        assert not set(each.selection.numbers.tolist()) & set(each.train.numbers.tolist())
+
+
+def test_another_choice_for_every_seed_needs_images_set_aside():
+    with pytest.raises(SpecError, match="selection_by_seed needs images set aside; say how many"):
+        digits(data__selection_by_seed=True)
+
+
 def test_every_evaluated_epoch_has_its_result_and_the_record_says_what_it_picks(tmp_path):
     record = train(replace(SPEC, epochs=3, evaluate_every=2), out=tmp_path, data_dir=tmp_path)
     assert [row.selection is not None for row in record.history] == [False, True, True]

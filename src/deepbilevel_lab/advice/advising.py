@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from deepbilevel_lab.advice.candidates import BASELINE, fitting
-from deepbilevel_lab.advice.evidence import Floats, noise_rate
+from deepbilevel_lab.advice.evidence import Floats, Numbers, by_sample, noise_rate
 from deepbilevel_lab.advice.stages import Setting, first_settings, make_stage, next_settings, trial_epochs
 from deepbilevel_lab.advice.verdict import Finalist, Verdict, judge
 from deepbilevel_lab.replacement import write_text
@@ -133,26 +132,44 @@ def _finalists(settings: Sequence[Setting], stage: Sweep, out: Path, data_dir: P
     finalists: list[Finalist] = []
     for setting, specs in finished.items() if seeds else ():  # without a seed in common nothing can be compared
         answers = [_ask(specs[seed], out, data_dir) for seed in seeds]
-        right = [(probabilities.argmax(axis=1) == labels).astype(np.float64) for probabilities, labels in answers]
+        # Labels that are made wrong are other ones for every seed, and each is a sample of its own.
+        numbers = None if stage.cells[0].specs[0].noise is not None else [each.numbers for each in answers]
         records = [RunFolder.of(specs[seed], out).read_record() for seed in seeds]
         finalists.append(
             Finalist(
                 setting.name,
                 setting.lr,
-                # Labels that are made wrong are other ones for every seed, and so are the images set aside.
-                np.mean(right, axis=0) if stage.cells[0].specs[0].noise is None else np.concatenate(right),
-                noise_rate(*answers[0]),
+                by_sample([each.right for each in answers], numbers),
+                noise_rate(
+                    np.concatenate([each.probabilities for each in answers]),
+                    np.concatenate([each.labels for each in answers]),
+                ),
                 float(np.mean([record.seconds.training or 0.0 for record in records if record is not None])),
             )
         )
     return finalists
 
 
-def _ask(spec: RunSpec, out: Path, data_dir: Path) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Return probabilities and labels of the images set aside by a run."""
+class _Answers(NamedTuple):
+    """What a run predicts for the images it set aside; ``numbers`` tells these from other images."""
+
+    numbers: Numbers
+    probabilities: Floats
+    labels: Numbers
+
+    @property
+    def right(self) -> Floats:
+        """1 where the label is predicted, and 0 elsewhere."""
+        return (self.probabilities.argmax(axis=1) == self.labels).astype(np.float64)
+
+
+def _ask(spec: RunSpec, out: Path, data_dir: Path) -> _Answers:
+    """Return the answers of a run."""
     predictor = Predictor(load_model(RunFolder.of(spec, out).model_file))
     sets = load_sets(spec.data, data_dir, noise=spec.noise, seed=spec.seed)
     assert sets.selection is not None  # all trials set images aside
     feed = predictor.feed(sets.selection)
     probabilities = torch.cat([each for _, each in predictor.probabilities(feed, crops=1)])
-    return probabilities.double().numpy(), sets.selection.labels.numpy()
+    numbers = sets.selection.numbers
+    assert numbers is not None  # samples that were chosen among others know which
+    return _Answers(numbers.numpy(), probabilities.double().numpy(), sets.selection.labels.numpy())

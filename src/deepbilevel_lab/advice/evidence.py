@@ -4,6 +4,7 @@ This module sees probabilities and labels. It knows no run.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
 _Z = 1.96  # of a 95 % interval
 
 
@@ -57,7 +59,24 @@ def paired_difference(ours: Floats, theirs: Floats) -> Interval:
     return Interval(mean, mean - margin, mean + margin)
 
 
-def noise_rate(probabilities: Floats, labels: npt.NDArray[np.int64]) -> Interval | None:
+def by_sample(right: Sequence[Floats], numbers: Sequence[Numbers] | None) -> Floats:
+    """Return how often each sample was right, from what several runs say of the samples they did not train on.
+
+    >>> by_sample([np.array([1.0, 0.0]), np.array([0.0, 1.0])], [np.array([7, 3]), np.array([7, 4])])
+    array([0. , 1. , 0.5])
+
+    Args:
+        right: of each run, 1 where it was right about a sample.
+        numbers: of each run, which samples these are: two statements about one sample are no independent evidence. None
+            if all of them are.
+    """
+    if numbers is None:
+        return np.concatenate(right)
+    _, places = np.unique(np.concatenate(numbers), return_inverse=True)
+    return np.bincount(places, weights=np.concatenate(right)) / np.bincount(places)
+
+
+def noise_rate(probabilities: Floats, labels: Numbers) -> Interval | None:
     """Return how many labels are wrong, from predictions of a network that was not trained on them.
 
     A label counts as wrong if another class is predicted with at least the confidence that images labelled as that

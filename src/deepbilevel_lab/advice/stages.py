@@ -37,6 +37,7 @@ def prepared(base: RunSpec) -> RunSpec:
     base = with_value(base, "method", {"kind": "sgd"})
     if base.data.selection is None:
         base = with_value(base, "data.selection", _SELECTION)
+    base = with_value(base, "data.selection_by_seed", True)
     return replace(base, schedule=Cosine()) if isinstance(base.schedule, Constant) else base
 
 

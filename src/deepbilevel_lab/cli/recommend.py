@@ -111,7 +111,8 @@ def recommend(
         recorder.changed([])
         spec_file = recorder.path.with_suffix(".toml")
         # To train on all images: those set aside have served their purpose.
-        save_spec(replace(advice.spec, data=replace(advice.spec.data, selection=None)), spec_file)
+        everything = replace(advice.spec.data, selection=None, selection_by_seed=False)
+        save_spec(replace(advice.spec, data=everything), spec_file)
         _print(advice, recorder.path, spec_file, as_json=as_json)
 
 

@@ -43,6 +43,7 @@ class DataSpec:
             aside.
         selection: the share of the training images that is not trained on and keeps its labels, noisy or not: what
             settings and epochs may be chosen by. Without it nothing can be chosen without clean labels.
+        selection_by_seed: set other images aside for every seed, so that several seeds together judge by more of them.
         test_crops: average predictions over that many random crops of each test image; 1 is the middle.
         train_figures: of which images figures of training are: of those it ``trained`` on, or of the whole ``split``,
             whatever the limit.
@@ -66,6 +67,7 @@ class DataSpec:
     test_path: str | None = field(default=None, metadata=ADDED_LATER)
     columns: ColumnsSpec | None = field(default=None, metadata=ADDED_LATER)
     content: str | None = field(default=None, metadata=ADDED_LATER)
+    selection_by_seed: bool = field(default=False, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         validate(self)
@@ -90,6 +92,8 @@ class DataSpec:
             raise SpecError(f"test_rate must lie between 0 and 1, got {self.test_rate}")
         if self.selection is not None and not 0 < self.selection < 1:
             raise SpecError(f"selection must be a share between 0 and 1, got {self.selection}; 0.1 is usual")
+        if self.selection_by_seed and self.selection is None:
+            raise SpecError("selection_by_seed needs images set aside; say how many, as in selection=0.1")
         if (self.columns is None) == (entry.holds == "rows"):
             raise SpecError(
                 f"columns is {'missing: name the target of your table' if self.columns is None else 'for a table'}; "

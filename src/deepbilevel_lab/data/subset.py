@@ -76,9 +76,18 @@ def choose_in_proportion(labels: Tensor, count: int) -> Tensor:
     return torch.from_numpy(np.sort(np.concatenate(chosen)))
 
 
-def set_aside(data: LabelledSet, rate: float, *, name: str = "test_rate") -> tuple[LabelledSet, LabelledSet]:
-    """Split samples into a part to train on and a share of ``rate`` for another purpose, which ``name`` says."""
-    tested = choose_in_proportion(data.labels, round(rate * len(data)))
+def set_aside(
+    data: LabelledSet, rate: float, *, name: str = "test_rate", part: int = 0
+) -> tuple[LabelledSet, LabelledSet]:
+    """Split samples into those to train on and a share of ``rate`` for another purpose, which ``name`` says.
+
+    Every ``part`` sets other samples aside, as long as there are enough; then they begin again.
+    """
+    count, rest = round(rate * len(data)), torch.arange(len(data))
+    for _ in range(part % (len(data) // max(1, count))):
+        before = choose_in_proportion(data.labels[rest], count)
+        rest = rest[~torch.isin(torch.arange(len(rest)), before)]
+    tested = rest[choose_in_proportion(data.labels[rest], count)]
     is_tested = torch.zeros(len(data), dtype=torch.bool)
     is_tested[tested] = True
     if not is_tested.any() or is_tested.all():

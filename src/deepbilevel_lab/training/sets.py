@@ -89,7 +89,8 @@ def load_sets(
         train = replace(train, labels=torch.from_numpy(noisy.labels), clean_labels=truth)
     if spec.selection is None:
         return Sets(train, None, test)
-    return Sets(*set_aside(train, spec.selection, name="data.selection"), test)
+    part = seed if spec.selection_by_seed else 0
+    return Sets(*set_aside(train, spec.selection, name="data.selection", part=part), test)
 
 
 def _load_tested(spec: DataSpec, place: Path) -> LabelledSet:
