@@ -21,7 +21,7 @@ from statistics import mean, stdev
 
 from scipy.stats import t as student
 
-from benchmarks.record_tables import markdown_table
+from benchmarks.record_tables import PICTURES, RESULTS, markdown_table
 from deepbilevel_lab.drawing.figures import Dot, Figure, Panel, linear
 from deepbilevel_lab.drawing.pictures import write_drawing
 from deepbilevel_lab.drawing.svg import draw_figure
@@ -72,8 +72,7 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     if data != "digits" or noise not in _REAL_NOISE
 }
 _BASELINE = "sgd"
-RESULTS = Path(__file__).parents[1] / "results" / "noisy-labels"
-PICTURES = Path(__file__).parents[1] / "docs" / "images"
+_RECORDS = RESULTS / "noisy-labels"
 
 
 def command(setting: str, methods: Sequence[str], name: str, out: Path, jobs: int, seeds: str) -> list[str]:
@@ -93,7 +92,7 @@ def committed() -> dict[str, dict[str, Methods]]:
     for data in _DATA:
         by_noise: dict[str, Methods] = {}
         for noise in _SHOWN:
-            paths = [RESULTS / f"{data}-{noise}{part}.json" for part in PARTS]
+            paths = [_RECORDS / f"{data}-{noise}{part}.json" for part in PARTS]
             records = [read_file(SweepRecord, path) for path in paths if path.is_file()]
             if paths[0].is_file():  # it has what the others are compared with
                 by_noise[noise] = {each.row: each for record in records for each in tuned_methods(record)}
@@ -231,8 +230,8 @@ def main() -> None:
         code = subprocess.run(words, check=False).returncode
         record = given.out / setting / f"sweep-{name}.json"
         if record.is_file():
-            RESULTS.mkdir(parents=True, exist_ok=True)
-            shutil.copy(record, RESULTS / f"{name}.json")
+            _RECORDS.mkdir(parents=True, exist_ok=True)
+            shutil.copy(record, _RECORDS / f"{name}.json")
         if code == 130:  # interrupted, and saved
             sys.exit(code)
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.record_tables import RESULTS, markdown_table
+from benchmarks.record_tables import PICTURES, RESULTS, markdown_table
 from deepbilevel_lab.drawing.figures import Curve, Dot, Figure, Panel, along, linear, over_values
 from deepbilevel_lab.drawing.pictures import write_drawing
 from deepbilevel_lab.drawing.svg import draw_figure
@@ -25,7 +25,7 @@ METHODS = ("sgd", "uniform", "bilevel", "cross-validated")
 IMAGES = (2500, 5000, 10000, 20000, 50000)
 _ALL = IMAGES[-1]
 _RECORDS = RESULTS / "paper-size"
-_PICTURE = Path(__file__).parents[1] / "docs" / "images" / "paper-size.png"
+_PICTURE = PICTURES / "paper-size.png"
 _PAPER = {"sgd": "SGD", "bilevel": "Baseline"}  # the names of the paper's table
 
 Runs = Mapping[tuple[str, int], RunRecord]

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 
-from deepbilevel_lab.records import SweepRecord, read_file
+from deepbilevel_lab.records import RunRecord, SweepRecord, read_file
 from deepbilevel_lab.records.sweeps import Cell
+from deepbilevel_lab.report.making import draw_test_curves
 
 RESULTS = Path(__file__).parents[1] / "results"
+PICTURES = Path(__file__).parents[1] / "docs" / "images"
 _DEMO: Mapping[str, str] = {
     "sgd": "SGD",
     "uniform": "uniform weights over the same groups (control)",
@@ -40,6 +43,16 @@ def cifar10_methods() -> str:
     return markdown_table(["method", *_CIFAR.values()], _side_by_side([record.cells for record in records]))
 
 
+def draw_curves() -> None:
+    """Draw test accuracy over epochs: the demonstration, and half of the labels of CIFAR-10 wrong."""
+    wanted = ("sgd", "uniform", "bilevel", "cross-validated", "mixup", "elr")
+    for folder, name in (("demo", "demo"), ("cifar10-methods", "cifar10-uniform-50")):
+        record = _read(f"{folder}/sweep-{name}.json")
+        cells = tuple(cell for method in wanted for cell in record.cells if cell.row == method)
+        runs = [read_file(RunRecord, path) for path in (RESULTS / folder).glob("*/record.json")]
+        draw_test_curves(replace(record, cells=cells), runs, PICTURES / f"{name}.png")
+
+
 def table1() -> str:
     """Return the paper's ablations on CifarNet beside its own numbers."""
     cells = {(cell.row, cell.column): cell for cell in _read("compact/sweep-table1-compact.json").cells}
@@ -67,6 +80,20 @@ def noise_curve() -> str:
         at = {round(100 * (cell.x or 0.0)): cell for cell in cells if cell.row == row}
         rows.append([row, *(triple(at[rate]) for rate in _RATES)])
     return markdown_table(["", *(f"{rate} %" for rate in _RATES)], rows)
+
+
+def comparison() -> str:
+    """Return the paper's comparison with other methods, as far as its runs have ended, beside its own numbers."""
+    cells = [cell for cell in _read("compact/sweep-comparison-40-compact.json").cells if cell.column == "CIFAR-10"]
+    rows = [
+        [
+            cell.row,
+            triple(cell),
+            "" if cell.published is None or cell.published.test is None else f"{cell.published.test:.1f}",
+        ]
+        for cell in cells
+    ]
+    return markdown_table(["method, seed 0", "test, last / best / train", "paper, last"], rows)
 
 
 def reproduced() -> str:

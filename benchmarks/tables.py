@@ -16,6 +16,7 @@ from benchmarks import (
     paper_size,
     recommendations,
     record_tables,
+    rule_variants,
     throughput,
 )
 from benchmarks.label_issues import measuring as label_issues
@@ -27,10 +28,12 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "demo": record_tables.demo,
     "overview": overview.table,
     "noisy-labels": noisy_labels.tables,
+    "rule-variants": rule_variants.table,
     "cifar10-methods": record_tables.cifar10_methods,
     "table1": record_tables.table1,
     "table1-controls": record_tables.table1_controls,
     "noise-curve": record_tables.noise_curve,
+    "comparison-40": record_tables.comparison,
     "reproduced": record_tables.reproduced,
     "paper-size": paper_size.table,
     "inception": record_tables.inception,
@@ -64,6 +67,7 @@ def main() -> None:
         if filled(text) != text:
             write_text(page, filled(text))
             print(page.relative_to(_ROOT))
+    record_tables.draw_curves()
     noisy_labels.draw()
     paper_size.draw()
 

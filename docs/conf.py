@@ -78,7 +78,9 @@ def _fit_links(text: str, source: PurePosixPath, page: PurePosixPath) -> str:
             return f"{mark}[{words}]({up}{path.removeprefix('docs/')}{anchor})"
         if path.startswith("examples"):
             return f"[{words}]({up}examples.md)"
-        return words if "`" in words else f"`{path}`" if words.strip("/") == path else f"{words}, `{path}`"
+        if "`" in words:
+            return words
+        return f"`{path}`" if path.startswith(words.strip("/")) else f"{words} in `{path}`"
 
     parts = _CODE.split(text)
     return "".join(part if part.startswith("```") else _LINK.sub(fitted, part) for part in parts)

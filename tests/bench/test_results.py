@@ -5,6 +5,8 @@ import pytest
 from benchmarks.noisy_labels import PARTS, SETTINGS, command
 from benchmarks.paper_size import METHODS as PAPER_SIZE_METHODS
 from benchmarks.paper_size import command as paper_size_command
+from benchmarks.rule_variants import SETTINGS as VARIANT_SETTINGS
+from benchmarks.rule_variants import VARIANTS
 from benchmarks.tables import PAGES, TABLES, filled
 from tests.cli.trained import run_in_process
 
@@ -24,10 +26,18 @@ def test_every_table_stands_on_a_page():
 @pytest.mark.parametrize("part", PARTS)
 def test_every_setting_can_be_planned(part, tmp_path):
     for setting in SETTINGS:
-        words = command(setting, part, tmp_path, 1, "0-2")[3:]
+        words = command(setting, PARTS[part], f"{setting}{part}", tmp_path, 1, "0-2")[3:]
         done = run_in_process(*words, "--dry-run")
         assert done.exit_code == 0, done.output
         assert len(done.output.splitlines()) == len(PARTS[part]) * 3 * 3
+
+
+@pytest.mark.parametrize("setting", VARIANT_SETTINGS)
+def test_every_variant_of_the_rule_can_be_planned(setting, tmp_path):
+    words = command(setting, tuple(VARIANTS), setting, tmp_path, 1, "0-2")[3:]
+    done = run_in_process(*words, "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert len(done.output.splitlines()) == len(VARIANTS) * 3 * 3
 
 
 @pytest.mark.parametrize("method", PAPER_SIZE_METHODS)

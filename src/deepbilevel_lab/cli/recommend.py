@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -129,7 +130,7 @@ def read_duration(text: str) -> float:
 
 
 def _print(advice: "Advice", record: Path, spec_file: Path, *, as_json: bool) -> None:
-    from deepbilevel_lab.advice.candidates import CANDIDATES
+    from deepbilevel_lab.advice.candidates import BASELINE, CANDIDATES
     from deepbilevel_lab.cli.tables import print_table
     from deepbilevel_lab.records import to_json
 
@@ -161,8 +162,7 @@ def _print(advice: "Advice", record: Path, spec_file: Path, *, as_json: bool) ->
     )
     for name, why in advice.left_out.items():
         typer.echo(f"not tried: {name}, because {why}")
-    lines = CANDIDATES[verdict.name].lines
-    typer.echo(
-        f"\nTrain it:\n  {command}\n\nIn your own loop:\n" + "\n".join(f"  {line}" for line in lines.splitlines())
-    )
+    typer.echo(f"\nTrain it:\n  {command}\n\nIn your own loop:\n{indent(CANDIDATES[verdict.name].lines, '  ')}")
+    if verdict.name != BASELINE:
+        typer.echo(f"\nand average the weights:\n{indent(CANDIDATES[BASELINE].lines, '  ')}")
     typer.echo(f"\nrecord: {record}")

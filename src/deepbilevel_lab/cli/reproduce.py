@@ -221,7 +221,7 @@ def _run(
 
 def _print_result(plan: _Plan, record: SweepRecord, path: Path, *, as_json: bool) -> None:
     from deepbilevel_lab.cli.tables import print_table
-    from deepbilevel_lab.sweeps.table import describe, list_doubts, make_table_beside
+    from deepbilevel_lab.sweeps.table import describe_beside, list_doubts, make_table_beside
 
     if as_json:
         typer.echo(json.dumps({"event": "reproduced", "record": str(path), "cells": to_json(record.cells)}))
@@ -229,7 +229,7 @@ def _print_result(plan: _Plan, record: SweepRecord, path: Path, *, as_json: bool
     shown = {(cell.row, cell.column, cell.x) for cell in plan.wanted}
     cells = tuple(cell for cell in record.cells if (cell.row, cell.column, cell.x) in shown or not cell.runs)
     titles, rows = make_table_beside(replace(record, cells=cells))
-    print_table(titles, rows, caption=describe(record), numbers=range(2, len(titles)))
+    print_table(titles, rows, caption=describe_beside(record), numbers=range(1 + ("column" in titles), len(titles)))
     for doubt in list_doubts(record):
         typer.echo(f"note: {doubt}")
     typer.echo(f"record: {path}; a page of it all: deepbilevel report {path.parent}")

@@ -1,5 +1,6 @@
 """Drawings as files: SVG as it is, PNG and PDF by a converter. The one file that knows this dependency."""
 
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 
@@ -23,9 +24,21 @@ def write_drawing(svg: str, path: Path) -> None:
         if converter is None:
             raise ModuleNotFoundError(f"{path.name} cannot be made without vl-convert-python; run: {INSTALL}")
         is_png = path.suffix == ".png"
-        content: bytes = converter.svg_to_png(svg, scale=_PIXELS_PER_UNIT) if is_png else converter.svg_to_pdf(svg)
+        content: bytes = (
+            _smaller(converter.svg_to_png(svg, scale=_PIXELS_PER_UNIT)) if is_png else converter.svg_to_pdf(svg)
+        )
     with replacing(path) as stream:
         stream.write(content)
+
+
+def _smaller(png: bytes) -> bytes:
+    """Return the same picture in about a quarter of the bytes: the converter hardly compresses."""
+    from PIL import Image
+
+    stream = BytesIO()
+    with Image.open(BytesIO(png)) as picture:
+        picture.save(stream, "png")
+    return stream.getvalue()
 
 
 def _load_converter() -> ModuleType | None:

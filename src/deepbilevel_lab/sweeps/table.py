@@ -50,20 +50,41 @@ def _range(values: tuple[float, float] | None) -> str:
 
 
 def make_table_beside(record: SweepRecord) -> tuple[list[str], list[list[str]]]:
-    """Return titles and rows in which ours stands beside what is published, a row per cell."""
-    varied = record.axis is not None
-    rows: list[list[str]] = []
-    for each in record.cells:
-        printed = each.published
-        place = [each.row, each.column, *([_number(each.x)] if varied else [])]
-        figures = [
-            text
-            for name in ("test", "train", "gap")
-            for text in (_cell(each.summary.get(name)), _number(printed.value(name) if printed else None))
-        ]
-        rows.append([*place, _seeds(each.runs) if each.runs else "none of ours", *figures])
-    titles = ["row", "column", *(["x"] if varied else []), "seeds"]
-    return [*titles, "test", "printed", "train", "printed", "gap", "printed"], rows
+    """Return titles and rows in which ours stands beside what is published, a row per cell.
+
+    A column in which all rows are alike or empty is left out.
+    """
+    cells = record.cells
+    published = {
+        name: any(each.published is not None and each.published.value(name) is not None for each in cells)
+        for name in ("test", "train", "gap")
+    }
+    shown = ["test", "train", *(["gap"] if published["gap"] else [])]
+    columns: list[tuple[str, list[str]]] = [("method", [each.row for each in cells])]
+    if len({each.column for each in cells}) > 1:
+        columns.append(("column", [each.column for each in cells]))
+    if record.axis is not None:
+        columns.append((record.axis.label, [_number(each.x) for each in cells]))
+    columns.append(("seeds", [_seeds(each.runs) if each.runs else "none of ours" for each in cells]))
+    for name in shown:
+        columns.append((name, [_short(each.summary.get(name)) for each in cells]))
+        if published[name]:
+            columns.append((f"{name} (paper)", [_published(each, name) for each in cells]))
+    return [title for title, _ in columns], [list(row) for row in zip(*(column for _, column in columns), strict=True)]
+
+
+def describe_beside(record: SweepRecord) -> str:
+    """Return what the figures are where ours stand beside what is published."""
+    what = record.metric or "accuracy"
+    reduced = "" if record.reduced is None else f"; ours is reduced: {record.reduced}"
+    return (
+        f"{what} in percent after the last epoch, ours as mean ± standard deviation over the seeds that are done; "
+        f"train: on labels as given{reduced}"
+    )
+
+
+def _published(cell: Cell, name: str) -> str:
+    return _number(cell.published.value(name) if cell.published else None)
 
 
 def _number(value: float | None) -> str:
@@ -132,7 +153,3 @@ def _seeds(runs: Sequence[CellRun]) -> str:
     done = counts.pop("done", 0)
     rest = [f"{count} {status}" for status, count in counts.items()]
     return str(done) if not rest else ", ".join([f"{done} of {len(runs)}", *rest])
-
-
-def _cell(figure: MeanFigure | None) -> str:
-    return "-" if figure is None else str(figure)
