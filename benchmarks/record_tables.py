@@ -46,11 +46,14 @@ def cifar10_methods() -> str:
 def draw_curves() -> None:
     """Draw test accuracy over epochs: the demonstration, and half of the labels of CIFAR-10 wrong."""
     wanted = ("sgd", "uniform", "bilevel", "cross-validated", "mixup", "elr")
-    for folder, name in (("demo", "demo"), ("cifar10-methods", "cifar10-uniform-50")):
+    for folder, name, about in (
+        ("demo", "demo", "1,347 handwritten digits, half of the labels wrong"),
+        ("cifar10-methods", "cifar10-uniform-50", "CIFAR-10, 5,000 images, half of the labels wrong"),
+    ):
         record = _read(f"{folder}/sweep-{name}.json")
         cells = tuple(cell for method in wanted for cell in record.cells if cell.row == method)
         runs = [read_file(RunRecord, path) for path in (RESULTS / folder).glob("*/record.json")]
-        draw_test_curves(replace(record, cells=cells), runs, PICTURES / f"{name}.png")
+        draw_test_curves(replace(record, cells=cells), runs, PICTURES / f"{name}.png", about=about)
 
 
 def table1() -> str:

@@ -98,15 +98,22 @@ def draw_comparison(record: SweepRecord, path: Path) -> None:
     write_drawing(draw_figure(figure), path)
 
 
-def draw_test_curves(record: SweepRecord, runs: Iterable[RunRecord], path: Path) -> bool:
-    """Write test figures over epochs to ``path``, as PNG; return False and write nothing if no run has any."""
+def draw_test_curves(record: SweepRecord, runs: Iterable[RunRecord], path: Path, *, about: str | None = None) -> bool:
+    """Write test figures over epochs to ``path``, as PNG; return False and write nothing if no run has any.
+
+    Args:
+        record: the comparison.
+        runs: its runs.
+        path: of the picture.
+        about: what is compared, for its title; by default what the record says.
+    """
     settings = settings_of(record, {run.id: run for run in runs})
     if not settings:
         return False
     (setting,) = settings
     count = len({run.seed for _, run in setting.runs})
     seeds = "one seed" if count == 1 else f"mean and range of {count} seeds"
-    title = f"{record.title}: {setting.title}, {seeds}"
+    title = f"{about or f'{record.title}: {setting.title}'}, {seeds}"
     write_drawing(draw_figure(test_figure(setting, distinct(cell.row for cell in record.cells), title, "test")), path)
     return True
 
