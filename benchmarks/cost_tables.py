@@ -14,6 +14,7 @@ _NETWORKS: Mapping[str, str] = {
     "preact_resnet18": "PreAct ResNet-18",
 }
 _CLOSER = ("cifarnet-8x8", "cifarnet-8x16", "cifarnet-8x64", "inception", "inception-8x64", "preact-resnet18")
+_OWN = ("cross-validated", "cross-validated, averaged", "cross-validated, averaged, at once")
 _COMPARED = ("gradient accumulation", "bilevel", "bilevel, at once", "gradient-agreement-filtering")
 _SUMMARISED: Mapping[str, str] = {
     "bilevel": "`Bilevel`, one pass per mini-batch",
@@ -46,6 +47,17 @@ def updates() -> str:
         ratios = (_ratio(contenders[compared]) for compared in _COMPARED)
         rows.append([f"{_NETWORKS[network]} {shape} ({rounds})", *ratios])
     return markdown_table(["network, group (rounds)", *_COMPARED], rows)
+
+
+def own_rule() -> str:
+    """Return the cost of our rule relative to accumulation, in the settings that were measured over many rounds."""
+    rows: list[list[str]] = []
+    for setting, contenders in _updates("bench/own-rule.json").items():
+        network, _, shape = setting.partition(" ")
+        ratios = (contenders[name]["to_accumulation"] for name in _OWN)
+        texts = (f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})" for ratio in ratios)
+        rows.append([f"{_NETWORKS[network]} {shape} ({contenders[_OWN[0]]['rounds']})", *texts])
+    return markdown_table(["network, group (rounds)", *_OWN], rows)
 
 
 def variants() -> str:

@@ -125,14 +125,15 @@ def draw() -> list[Path]:
     """Draw the committed records, a picture per data set and network, and return the files."""
     files: list[Path] = []
     for data, by_noise in committed().items():
+        ranked = _ranked(by_noise)
         figure = Figure(
             f"noisy-labels-{data}",
-            f"{data}: every method with its own learning rate",
+            f"{data}: every method with its own learning rate, the best on average at the top",
             "",
-            METHODS,
-            tuple(_panel(noise, each) for noise, each in by_noise.items()),
+            ranked,
+            tuple(_panel(noise, each, ranked) for noise, each in by_noise.items()),
             keys=(("full", "last epoch"), ("hollow", "epoch picked by noisy labels")),
-            shown=frozenset(range(len(METHODS))),
+            shown=frozenset(range(len(ranked))),
             lined=False,
         )
         files.append(PICTURES / f"noisy-labels-{data}.png")
@@ -140,10 +141,23 @@ def draw() -> list[Path]:
     return files
 
 
-def _panel(noise: str, methods: Methods) -> Panel:
+def _ranked(by_noise: Mapping[str, Methods]) -> tuple[str, ...]:
+    """Return the methods by how much they are above the baseline on average; those not tried on all noise come last."""
+    gains: dict[str, list[float]] = {}
+    for methods in by_noise.values():
+        tests = {
+            name: chosen.summary.get("test") for name, each in methods.items() if (chosen := each.chosen) is not None
+        }
+        means = {name: test.mean for name, test in tests.items() if test is not None and test.mean is not None}
+        for name in means:
+            gains.setdefault(name, []).append(means[name] - means[_BASELINE])
+    return tuple(sorted(gains, key=lambda name: (-len(gains[name]), -mean(gains[name]))))
+
+
+def _panel(noise: str, methods: Methods, ranked: Sequence[str]) -> Panel:
     """Return a dot plot with a line per method."""
     dots: list[Dot] = []
-    for number, name in enumerate(METHODS):
+    for number, name in enumerate(ranked):
         chosen = methods[name].chosen if name in methods else None
         for metric, look in (("picked", "hollow"), ("test", "full")) if chosen is not None else ():
             figure = chosen.summary.get(metric) if chosen is not None else None
@@ -151,9 +165,11 @@ def _panel(noise: str, methods: Methods) -> Panel:
                 deviation = figure.spread if metric == "test" else None
                 dots.append(Dot(number, figure.mean, float(number), look, name, x_deviation=deviation))
     values = [dot.x + sign * (dot.x_deviation or 0.0) for dot in dots for sign in (-1, 1)]
-    rows = tuple(range(len(METHODS)))
+    rows = tuple(range(len(ranked)))
     scale = linear(values or [0.0, 100.0], within=(0.0, 100.0))
-    return Panel(noise, f"{noise}: test accuracy (%)", "", scale, None, dots=tuple(dots), rows=rows, row_labels=METHODS)
+    return Panel(
+        noise, f"{noise}: test accuracy (%)", "", scale, None, dots=tuple(dots), rows=rows, row_labels=tuple(ranked)
+    )
 
 
 def last_epoch(tuned: Tuned) -> str:

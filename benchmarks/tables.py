@@ -44,6 +44,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "adam": record_tables.adam,
     "cost-summary": cost_tables.summary,
     "cost": cost_tables.updates,
+    "cost-own-rule": cost_tables.own_rule,
     "cost-variants": cost_tables.variants,
     "cost-memory": cost_tables.memory,
     "counted-work": cost_tables.counted,

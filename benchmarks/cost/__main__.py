@@ -38,8 +38,8 @@ def bench(
         typer.Option(
             "--setting",
             metavar="NETWORK:KxB",
-            help="Look closer at one setting, as cifarnet:8x16, and at nothing else: plain loops, bilevel, the peer "
-            "nearest to it, in many rounds. Can be repeated.",
+            help="Look closer at one setting, as cifarnet:8x16, and at nothing else: plain loops, bilevel, our rule, "
+            "the peer nearest to it, in many rounds. Can be repeated.",
         ),
     ] = None,
     rounds: Annotated[int, typer.Option(help="How many, with --setting.", min=1)] = 10,

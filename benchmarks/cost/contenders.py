@@ -27,6 +27,10 @@ ACCUMULATION = "gradient accumulation"
 BILEVEL = "bilevel"
 AT_ONCE = "bilevel, at once"
 FILTERING = "gradient-agreement-filtering"
+OWN_RULE = "cross-validated"
+OWN_AVERAGED = "cross-validated, averaged"
+OWN_AT_ONCE = "cross-validated, averaged, at once"
+_AVERAGED = {"strength": 1 / 8, "momentum": 0.9}
 
 
 @dataclass(frozen=True)
@@ -97,13 +101,13 @@ def ours(make: Callable[..., GroupStep[Any]], **settings: Any) -> Callable[[Work
     return prepare
 
 
-def ours_at_once(rule: Callable[..., GroupStep[Any]]) -> Callable[[Work], Update]:
+def ours_at_once(make: Callable[..., GroupStep[Any]], **settings: Any) -> Callable[[Work], Update]:
     """Return what prepares an update by one of our rules, many mini-batches in one pass."""
 
     def prepare(work: Work) -> Update:
         network = work.network()
         optimizer = optimizer_of(network)
-        step = rule(network, num_batches=work.num_batches)
+        step = make(network, num_batches=work.num_batches, **settings)
 
         def losses_of(batch: Batch) -> Tensor:
             images, labels = batch
@@ -235,7 +239,9 @@ OURS = (
     Contender("bilevel, exact", "ours", ours(GroupStep, rule=ExactBilevel())),
     Contender("bilevel, per layer", "ours", ours(Bilevel, per_layer=True)),
     Contender("bilevel, k-fold", "ours", ours(GroupStep, rule=KFoldBilevel())),
-    Contender("cross-validated", "ours", ours(CrossValidated)),
+    Contender(OWN_RULE, "ours", ours(CrossValidated)),
+    Contender(OWN_AVERAGED, "ours", ours(CrossValidated, **_AVERAGED)),
+    Contender(OWN_AT_ONCE, "ours", ours_at_once(CrossValidated, **_AVERAGED)),
 )
 PEERS = (
     Contender(FILTERING, "peer", agreement_filtering),
@@ -249,3 +255,5 @@ CLAIMED = (SGD, ACCUMULATION, BILEVEL, AT_ONCE)
 """Whom the claims are about."""
 NEAREST = (FILTERING,)
 """Peers so near that one round does not tell who is faster."""
+CLOSER = (*CLAIMED, *NEAREST, OWN_RULE, OWN_AVERAGED, OWN_AT_ONCE)
+"""Whom a closer look is about."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.cost.contenders import CLAIMED, EVERYBODY, NEAREST
+from benchmarks.cost.contenders import CLOSER, EVERYBODY
 from benchmarks.cost.counting import count_updates, peaks_in_models
 from benchmarks.cost.timing import Budget, Spread, measure_start_up
 from benchmarks.cost.training import measure_training
@@ -152,13 +152,13 @@ def measure(plan: Plan, *, listener: Listener, tell: Tell, keep: Callable[[Recor
 
 
 def look_closer(settings: Sequence[Setting], rounds: int, *, tell: Tell, keep: Callable[[Record], None]) -> Record:
-    """Time one update in many rounds, of those alone whom claims are about, and of the peers nearest to them."""
-    contenders = [each for each in EVERYBODY if each.name in CLAIMED + NEAREST]
+    """Time one update in many rounds, of those alone whom claims are about, the peers nearest to them and our rule."""
+    contenders = [each for each in EVERYBODY if each.name in CLOSER]
     with _one_thread():
         record = Record(machine=_machine())
         for setting in settings:
             tell(f"one update: {setting}")
-            record.updates[str(setting)] = compare_updates(setting, Budget(0.0, rounds), contenders)
+            record.updates[str(setting)] = compare_updates(setting, Budget(0.0, rounds), contenders, CLOSER)
             keep(record)
     return record
 

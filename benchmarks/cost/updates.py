@@ -46,8 +46,10 @@ class Row:
     to_accumulation: Spread | None = None
 
 
-def compare_updates(setting: Setting, budget: Budget, contenders: Sequence[Contender] = EVERYBODY) -> list[Row]:
-    """Time one update of every contender, in turn."""
+def compare_updates(
+    setting: Setting, budget: Budget, contenders: Sequence[Contender] = EVERYBODY, always: Sequence[str] = CLAIMED
+) -> list[Row]:
+    """Time one update of every contender, in turn; those named in ``always`` in every round."""
     work = Work.of(setting)
     updates: dict[str, Update] = {}
     failures: dict[str, str] = {}
@@ -58,8 +60,8 @@ def compare_updates(setting: Setting, budget: Budget, contenders: Sequence[Conte
             if contender.kind != "peer":
                 raise
             failures[contender.name] = reason(error)
-    always = [name for name in CLAIMED if name in updates]
-    turns = take_turns(updates, budget, always=always, nearest=NEAREST)
+    present = [name for name in always if name in updates]
+    turns = take_turns(updates, budget, always=present, nearest=NEAREST)
     return [_row(each, turns, failures | turns.failures) for each in contenders]
 
 

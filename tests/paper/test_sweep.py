@@ -62,7 +62,7 @@ def test_figures_have_an_axis_and_tables_none():
 def test_ours_stands_beside_what_is_printed():
     record = make_sweep_record(make_sweep(find_experiment("clothing1m"), "paper", (0,)), [])
     titles, rows = make_table_beside(record)
-    assert titles == ["row", "column", "seeds", "test", "printed", "train", "printed", "gap", "printed"]
+    assert titles == ["method", "column", "seeds", "test", "test (paper)", "train"]
     by_place = {(row[0], row[1]): row[2:] for row in rows}
     assert by_place["Bilevel", "noisy labels"][:3] == ["0 of 1, 1 missing", "-", "69.9"]
     assert by_place["Patrini et al.", "noisy labels"][:3] == ["none of ours", "-", "69.8"]
