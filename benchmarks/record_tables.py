@@ -121,14 +121,14 @@ def tumours() -> str:
 
 
 def adam() -> str:
-    """Return what becomes of Adam with each of its inputs, mean and standard deviation over seeds."""
+    """Return what becomes of Adam and AdamW with each of its inputs, mean and standard deviation over seeds."""
     runs = json.loads((RESULTS / "adam.json").read_text())["runs"]
     rows: list[list[str]] = []
-    for method in dict.fromkeys(run["method"] for run in runs):
-        of_seeds = [run for run in runs if run["method"] == method]
+    for optimizer, method in dict.fromkeys((run["optimizer"], run["method"]) for run in runs):
+        of_seeds = [run for run in runs if (run["optimizer"], run["method"]) == (optimizer, method)]
         columns = [[run[name] for run in of_seeds] for name in ("last", "best", "train")]
-        rows.append([method, *(f"{mean(column):.1f} ± {stdev(column):.1f}" for column in columns)])
-    return markdown_table(["Adam gets", "test, last epoch", "test, best epoch", "train"], rows)
+        rows.append([f"{optimizer}, {method}", *(f"{mean(column):.1f} ± {stdev(column):.1f}" for column in columns)])
+    return markdown_table(["optimizer, what it gets", "test, last epoch", "test, best epoch", "train"], rows)
 
 
 def inception() -> str:

@@ -66,6 +66,14 @@ def test_groups_are_fitted_after_everything_that_changes_how_many_images_there_a
     assert spec_of("--data", photos, "--batch-size", 5).group.batch_size == 5
 
 
+def test_photographs_are_evaluated_twenty_times_however_long_the_run_is(photos):
+    assert spec_of("--data", photos).evaluate_every == 5  # of 100 epochs
+    assert spec_of("--data", photos, "--epochs", 40).evaluate_every == 2
+    assert spec_of("--data", photos, "--epochs", 10).evaluate_every == 1
+    assert spec_of("--data", photos, "--set", "evaluate_every=3").evaluate_every == 3
+    assert spec_of("--data", "digits").evaluate_every == 1
+
+
 def test_the_options_are_fields_of_the_spec():
     spec = spec_of("--data", "digits", "--batch-size", 5, "--num-batches", 3, "--lr", 0.7)
     assert (spec.group.batch_size, spec.group.num_batches, spec.optimizer.lr) == (5, 3, 0.7)

@@ -18,6 +18,7 @@ from deepbilevel_lab.sweeps.sweep import Sweep
 from deepbilevel_lab.sweeps.trials import Outcome
 from deepbilevel_lab.training.folder import RunFolder
 from deepbilevel_lab.training.model_file import load_model
+from deepbilevel_lab.training.own_data import space_evaluations
 from deepbilevel_lab.training.prediction import Predictor
 from deepbilevel_lab.training.sets import load_sets
 from deepbilevel_lab.training.spec import RunSpec
@@ -91,8 +92,7 @@ def advise(
         for cell, setting in zip(final.cells, settings, strict=True)
         if (setting.name, setting.lr) == (verdict.name, verdict.lr)
     )
-    chosen = replace(chosen, evaluate_every=1)
-    return Advice(verdict, chosen, replace(final, about=verdict.to_text()), left_out)
+    return Advice(verdict, space_evaluations(chosen), replace(final, about=verdict.to_text()), left_out)
 
 
 def _timing(base: RunSpec, name: str) -> Sweep:

@@ -59,7 +59,7 @@ def resolve(
     """
     from deepbilevel_lab.networks.named_code import check_named, name_code, needs_naming
     from deepbilevel_lab.training.defaults import explained_default
-    from deepbilevel_lab.training.own_data import fit_groups, without_remedy
+    from deepbilevel_lab.training.own_data import fit_groups, space_evaluations, without_remedy
     from deepbilevel_lab.training.own_rules import name_rule
 
     for key, value in (*given.items(), *split_settings(settings)):
@@ -91,6 +91,9 @@ def resolve(
         spec, reasons = without_remedy(spec, reasons, averaging=not plain)
     spec = prepare(change_spec(spec, given, settings))
     reasons = {key: reason for key, reason in reasons.items() if key not in keys}
+    if spec.data.entry.own and spec.data.entry.holds == "images" and "evaluate_every" not in keys:
+        spec = space_evaluations(spec)
+        reasons["evaluate_every"] = "an evaluation takes about as long as an epoch of training"
     if spec.data.entry.own:
         spec, reasons["group"] = fit_groups(spec, data_dir, fixed=keys)
     spec, changed = _with_content(spec)

@@ -29,6 +29,7 @@ from deepbilevel_lab.training.own_data import (
     choose_side,
     fit_groups,
     look_at,
+    space_evaluations,
 )
 from deepbilevel_lab.training.schedules import Constant, Cosine, Exponential, Linear, Phases, Steps
 from deepbilevel_lab.training.spec import Device, GroupSpec, RunSpec
@@ -86,6 +87,8 @@ def default_spec(
     'digit_cnn'
     """
     spec, _ = explained_default(data, network, path=path, columns=columns)
+    if spec.data.entry.own and spec.data.entry.holds == "images":
+        spec = space_evaluations(spec)
     return fit_groups(spec, Path())[0] if spec.data.entry.own else spec
 
 

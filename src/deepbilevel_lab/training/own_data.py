@@ -33,6 +33,7 @@ _GROUP_SIZES = (8, 128)
 _MOST_TEXTS = 32  # of a group, as tokens: a network that reads text needs 100 MB for a long one
 _EPOCHS = ((5_000, 100), (50_000, 50))  # up to so many images
 _FEWEST_EPOCHS = 20
+_EVALUATIONS = 20  # of a run; photographs are decoded anew for each, so one per epoch would double the time
 
 
 Reasons = dict[str, str]
@@ -111,6 +112,11 @@ def without_remedy(spec: RunSpec, reasons: Reasons, *, averaging: bool = True) -
     spec = replace(spec, method=Sgd(), loss=CrossEntropy(), mixing=None)
     spec = spec if averaging else replace(spec, weight_averaging=None)
     return spec, {key: reason for key, reason in reasons.items() if key not in dropped}
+
+
+def space_evaluations(spec: RunSpec) -> RunSpec:
+    """Return the run with evaluations that take a small part of its time, however long it is."""
+    return replace(spec, evaluate_every=max(1, spec.epochs // _EVALUATIONS))
 
 
 def fit_groups(spec: RunSpec, data_dir: Path, *, fixed: Collection[str] = ()) -> tuple[RunSpec, str]:
