@@ -12,8 +12,6 @@ is looked for in ``DEEPBILEVEL_DATA``.
 
 import argparse
 import fnmatch
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ from statistics import mean, stdev
 
 from scipy.stats import t as student
 
+from benchmarks.keeping import INTERRUPTED, run_and_keep
 from benchmarks.record_tables import PICTURES, RESULTS, markdown_table
 from deepbilevel_lab.drawing.figures import Dot, Figure, Panel, linear
 from deepbilevel_lab.drawing.pictures import write_drawing
@@ -149,7 +148,7 @@ def _ranked(by_noise: Mapping[str, Methods]) -> tuple[str, ...]:
             name: chosen.summary.get("test") for name, each in methods.items() if (chosen := each.chosen) is not None
         }
         means = {name: test.mean for name, test in tests.items() if test is not None and test.mean is not None}
-        for name in means:
+        for name in means if _BASELINE in means else ():
             gains.setdefault(name, []).append(means[name] - means[_BASELINE])
     return tuple(sorted(gains, key=lambda name: (-len(gains[name]), -mean(gains[name]))))
 
@@ -159,8 +158,10 @@ def _panel(noise: str, methods: Methods, ranked: Sequence[str]) -> Panel:
     dots: list[Dot] = []
     for number, name in enumerate(ranked):
         chosen = methods[name].chosen if name in methods else None
-        for metric, look in (("picked", "hollow"), ("test", "full")) if chosen is not None else ():
-            figure = chosen.summary.get(metric) if chosen is not None else None
+        if chosen is None:
+            continue
+        for metric, look in (("picked", "hollow"), ("test", "full")):
+            figure = chosen.summary.get(metric)
             if figure is not None and figure.mean is not None:
                 deviation = figure.spread if metric == "test" else None
                 dots.append(Dot(number, figure.mean, float(number), look, name, x_deviation=deviation))
@@ -206,7 +207,7 @@ def _gain(tuned: Tuned, baseline: Tuned) -> str:
 
 def _by_seed(tuned: Tuned) -> dict[int, float]:
     runs = () if tuned.chosen is None else tuned.chosen.runs
-    return {run.seed: test for run in runs if (test := run.figure("test")) is not None}
+    return {run.seed: test for run in runs if run.status == "done" and (test := run.figure("test")) is not None}
 
 
 _FOLDED: Mapping[str, Callable[[Tuned, Tuned], str]] = {
@@ -237,19 +238,17 @@ def main() -> None:
         draw()
         return
     parts = {f"{setting}{part}": (setting, part) for setting in SETTINGS for part in PARTS}
+    codes = [0]
     for name in fnmatch.filter(parts, given.only):
         setting, part = parts[name]
         words = command(setting, PARTS[part], name, given.out / setting, given.jobs, given.seeds)
         if given.list:
             print(" ".join(words[2:]))
             continue
-        code = subprocess.run(words, check=False).returncode
-        record = given.out / setting / f"sweep-{name}.json"
-        if record.is_file():
-            _RECORDS.mkdir(parents=True, exist_ok=True)
-            shutil.copy(record, _RECORDS / f"{name}.json")
-        if code == 130:  # interrupted, and saved
-            sys.exit(code)
+        codes.append(run_and_keep(words, given.out / setting / f"sweep-{name}.json", _RECORDS / f"{name}.json"))
+        if codes[-1] == INTERRUPTED:
+            break
+    sys.exit(max(codes))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def _row(setting: Sequence[str], figures: Figures, unfinished: frozenset[str] = 
     marks = {name: f"{figure:.1f}{'*' if name in unfinished else ''}" for name, figure in figures.items()}
     others = [name for name in figures if name in _OTHERS]
     best = max(others, key=lambda name: figures[name], default=None)
-    last = "-" if best is None else f"{best} {figures[best]:.1f}"
+    last = "-" if best is None else f"{best} {marks[best]}"
     return [*setting, *(marks.get(name, "-") for name in _COLUMNS), last]
 
 
@@ -55,6 +55,8 @@ def _tuned() -> list[list[str]]:
             cells = {name: each.chosen for name, each in by_noise[noise].items() if each.chosen is not None}
             tests = {name: cell.summary.get("test") for name, cell in cells.items()}
             figures = {name: test.mean for name, test in tests.items() if test is not None and test.mean is not None}
+            if not cells:  # no method has been tried at all its rates yet
+                continue
             seeds = min(sum(run.status == "done" for run in cell.runs) for cell in cells.values())
             rows.append(_row((_DATA[data], _NOISE[noise], "tuned", str(seeds)), figures))
     return rows
@@ -85,12 +87,12 @@ def _large() -> list[list[str]]:
 
 def _memorising() -> list[list[str]]:
     record = memorisation.committed()
-    if record is None:
+    figures = {} if record is None else _of_sweep(record)
+    if record is None or not figures:
         return []
-    figures = _of_sweep(record)
     renamed = {memorisation.SHORT.get(name, name): figure for name, figure in figures.items()}
     seeds = min(done for cell in record.cells if (done := sum(run.status == "done" for run in cell.runs)))
-    return [_row(("5,000, Inception", "50 %", _PAPER, str(seeds)), renamed)]
+    return [_row(("5,000, Inception", "50 %", "no augmentation", str(seeds)), renamed)]
 
 
 def _of_sweep(record: SweepRecord) -> Figures:

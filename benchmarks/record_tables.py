@@ -164,6 +164,8 @@ def _figure(cell: Cell, name: str, *, spread: bool = False) -> str:
 
 def triple(cell: Cell) -> str:
     """Return test accuracy of the last epoch and of the best one, and training accuracy."""
+    if not any(cell.summary.values()):
+        return "not run"
     return " / ".join(_figure(cell, name) for name in ("test", "best", "train"))
 
 
@@ -173,7 +175,8 @@ def _ours(cell: Cell) -> str:
 
 
 def _theirs(cell: Cell) -> str:
-    return "" if cell.published is None else f"{cell.published.train:.2f} / {cell.published.test:.2f}"
+    figures = () if cell.published is None else (cell.published.train, cell.published.test)
+    return " / ".join("-" if figure is None else f"{figure:.2f}" for figure in figures)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -7,13 +7,12 @@ Digits, each variant with its own learning rate, as in ``benchmarks.noisy_labels
 """
 
 import argparse
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks import noisy_labels
+from benchmarks.keeping import INTERRUPTED, run_and_keep
 from benchmarks.record_tables import RESULTS, markdown_table
 from deepbilevel_lab.records import SweepRecord, read_file
 from deepbilevel_lab.sweeps.tuning import tuned_methods
@@ -58,15 +57,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="how many runs side by side")
     parser.add_argument("--seeds", default="0-2", help="the first one chooses the learning rate")
     given = parser.parse_args()
+    codes = [0]
     for setting in SETTINGS:
         words = noisy_labels.command(setting, tuple(VARIANTS), setting, given.out / setting, given.jobs, given.seeds)
-        code = subprocess.run(words, check=False).returncode
-        record = given.out / setting / f"sweep-{setting}.json"
-        if record.is_file():
-            _RECORDS.mkdir(parents=True, exist_ok=True)
-            shutil.copy(record, _RECORDS / record.name.removeprefix("sweep-"))
-        if code != 0:
-            sys.exit(code)
+        codes.append(run_and_keep(words, given.out / setting / f"sweep-{setting}.json", _RECORDS / f"{setting}.json"))
+        if codes[-1] == INTERRUPTED:
+            break
+    sys.exit(max(codes))
 
 
 if __name__ == "__main__":

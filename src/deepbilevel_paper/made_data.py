@@ -110,7 +110,8 @@ def make_data(root: Path, names: Iterable[str]) -> None:
             continue
         if (root / sign).exists():
             raise FileExistsError(
-                f"{root / sign} exists and is not synthetic; name another folder for synthetic images, or remove it"
+                f"{root / sign} exists and is not known to be synthetic; name another folder for synthetic images, or "
+                "remove it"
             )
         root.mkdir(parents=True, exist_ok=True)
         write(root)

@@ -30,7 +30,7 @@ COMMAND = [
 def finalist(name, num_right, of=200, seconds=10.0):
     right = np.zeros(of)
     right[:num_right] = 1
-    return Finalist(name, 0.1, right, None, seconds)
+    return Finalist(name, 0.1, right, (float(right.mean()),), None, seconds)
 
 
 def test_a_clear_lead_is_followed_and_told_with_its_interval():
@@ -56,12 +56,20 @@ def test_a_weak_lead_is_left_alone_and_a_probable_one_followed():
     other[:20] = 1 - other[:20]  # as often right, on other images
     lead = other.copy()
     lead[1] = lead[3] = 1  # two more
-    weak = judge([Finalist(BASELINE, 0.1, alternating, None, 1.0), Finalist(GCE, 0.1, lead, None, 1.0)])
+    plain, better = finalist(BASELINE, 100), finalist(GCE, 100)
+    weak = judge([replace(plain, right=alternating), replace(better, right=lead)])
     assert weak.name == BASELINE
     lead[21:41:2] = 1
-    probable = judge([Finalist(BASELINE, 0.1, alternating, None, 1.0), Finalist(GCE, 0.1, lead, None, 1.0)])
+    probable = judge([replace(plain, right=alternating), replace(better, right=lead)])
     assert probable.name == GCE
     assert "with a probability of" in probable.to_text()
+
+
+def test_a_lead_that_only_some_runs_have_is_left_alone():
+    even, uneven = (0.6, 0.6, 0.6, 0.6), (1.0, 0.4, 1.0, 0.4)
+    plain, better = finalist(BASELINE, 120), finalist(GCE, 140)
+    assert judge([replace(plain, accuracies=even), replace(better, accuracies=(0.7,) * 4)]).name == GCE
+    assert judge([replace(plain, accuracies=even), replace(better, accuracies=uneven)]).name == BASELINE
 
 
 def test_of_methods_that_cannot_be_told_apart_the_one_that_did_better_elsewhere_is_taken():

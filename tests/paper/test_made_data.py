@@ -62,7 +62,7 @@ def test_made_data_is_kept_and_anything_else_is_not_touched(root, tmp_path):
     make_data(root, NAMES)
     assert torch.equal(load_data("cifar10", root).images, before)
     (tmp_path / "cifar-10-batches-py").mkdir()
-    with pytest.raises(FileExistsError, match="cifar-10-batches-py exists and is not synthetic"):
+    with pytest.raises(FileExistsError, match="cifar-10-batches-py exists and is not known to be synthetic"):
         make_data(tmp_path, ["cifar10"])
     assert list((tmp_path / "cifar-10-batches-py").iterdir()) == []
     with pytest.raises(ValueError, match="unknown synthetic data set 'cifar11'; did you mean 'cifar10'"):

@@ -289,6 +289,9 @@ def test_a_record_without_its_network_suffices_if_asked_and_nobody_needs_the_net
     assert {outcome.status for outcome in outcomes} == {"done"}
     run_trials([other], place, jobs=1, watcher=Watcher())
     assert place.started == ["first", "needing", "other"]
+    RunFolder.of(first.spec, tmp_path).model_file.unlink()  # which only a finished run would need
+    run_trials(trials, place, jobs=1, watcher=Watcher(), records_suffice=True)
+    assert place.started == ["first", "needing", "other"]
 
 
 def test_a_run_whose_needs_cannot_be_met_fails_without_being_started(tmp_path):

@@ -48,8 +48,9 @@ def test_the_same_images_are_set_aside_for_every_method_and_seed(tmp_path):
     assert torch.equal(first.selection.images, other.selection.images)
 
 
-def test_every_seed_may_set_other_images_aside(tmp_path):
-    spec = replace(SPEC, noise=None, data=replace(SPEC.data, selection=0.2, selection_by_seed=True))
+@pytest.mark.parametrize("noise", [None, "uniform:0.4"])
+def test_every_seed_may_set_other_images_aside(tmp_path, noise):
+    spec = digits(noise=noise, data__limit=400, data__selection=0.2, data__selection_by_seed=True)
     sets = [sets_of(replace(spec, seed=seed), tmp_path) for seed in range(6)]
     numbers = [set(each.selection.numbers.tolist()) for each in sets]
     assert len(set.union(*numbers[:5])) == 5 * 80  # all images, each once

@@ -132,17 +132,18 @@ def _finalists(settings: Sequence[Setting], stage: Sweep, out: Path, data_dir: P
     finalists: list[Finalist] = []
     for setting, specs in finished.items() if seeds else ():  # without a seed in common nothing can be compared
         answers = [_ask(specs[seed], out, data_dir) for seed in seeds]
-        # Labels that are made wrong are other ones for every seed, and each is a sample of its own.
-        numbers = None if stage.cells[0].specs[0].noise is not None else [each.numbers for each in answers]
+        numbers = [each.numbers for each in answers]
+        _, once = np.unique(np.concatenate(numbers), return_index=True)
         records = [RunFolder.of(specs[seed], out).read_record() for seed in seeds]
         finalists.append(
             Finalist(
                 setting.name,
                 setting.lr,
                 by_sample([each.right for each in answers], numbers),
+                tuple(float(each.right.mean()) for each in answers),
                 noise_rate(
-                    np.concatenate([each.probabilities for each in answers]),
-                    np.concatenate([each.labels for each in answers]),
+                    np.concatenate([each.probabilities for each in answers])[once],
+                    np.concatenate([each.labels for each in answers])[once],
                 ),
                 float(np.mean([record.seconds.training or 0.0 for record in records if record is not None])),
             )

@@ -16,7 +16,7 @@ from deepbilevel_lab.training.spec import RunSpec
 _AVERAGE = """\
 averaged = torch.optim.swa_utils.AveragedModel(model, use_buffers=True,
     multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.99))
-optimizer.step(); averaged.update_parameters(model)      # after every step
+averaged.update_parameters(model)                        # after every optimizer.step()
 averaged(images)                                         # evaluate and keep this one"""
 _GROUPS = """\
 step = CrossValidated(model, num_batches=8, strength=1 / 8, momentum=0.9)

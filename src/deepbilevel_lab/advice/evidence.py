@@ -40,26 +40,34 @@ class Interval:
         return f"{self.value:.1f} ({self.low:.1f} to {self.high:.1f})"
 
 
-def paired_difference(ours: Floats, theirs: Floats) -> Interval:
-    """Return by how much the first is right more often than the second, image by image.
+def paired_difference(ours: Floats, theirs: Floats, by_run: Sequence[float] = ()) -> Interval:
+    """Return by how much the first is right more often than the second, sample by sample.
 
-    Pairing takes out what both find hard. The interval is that of a mean over images drawn at random; it does not
-    cover what another seed would change.
+    Pairing takes out what both find hard. The interval is that of a mean over samples drawn at random; if the runs
+    differ by more than their samples explain, it is wide enough for that as well.
 
-    >>> print(paired_difference(np.array([1.0, 1, 1, 0] * 25), np.array([1.0, 0, 1, 0] * 25)))
+    >>> ours, theirs = np.array([1.0, 1, 1, 0] * 25), np.array([1.0, 0, 1, 0] * 25)
+    >>> print(paired_difference(ours, theirs))
     25.0 (16.5 to 33.5)
+    >>> print(paired_difference(ours, theirs, by_run=[0.5, 0.25, 0.0]))
+    25.0 (-3.3 to 53.3)
 
     Args:
-        ours: for each image how often it was right, a mean over runs.
+        ours: for each sample how often it was right, a mean over runs.
         theirs: the same for the other method.
+        by_run: the difference of each pair of runs, as a share.
     """
     differences = 100 * (ours - theirs)
     mean = float(differences.mean())
-    margin = _Z * float(differences.std(ddof=1)) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
+    variance = differences.var(ddof=1) / len(differences) if len(differences) > 1 else math.inf
+    if len(by_run) > 1:
+        # What chance does to the samples of a run is part of how much runs differ, so the larger variance has both.
+        variance = max(variance, float(np.var(np.multiply(100, by_run), ddof=1)) / len(by_run))
+    margin = _Z * math.sqrt(variance)
     return Interval(mean, mean - margin, mean + margin)
 
 
-def by_sample(right: Sequence[Floats], numbers: Sequence[Numbers] | None) -> Floats:
+def by_sample(right: Sequence[Floats], numbers: Sequence[Numbers]) -> Floats:
     """Return how often each sample was right, from what several runs say of the samples they did not train on.
 
     >>> by_sample([np.array([1.0, 0.0]), np.array([0.0, 1.0])], [np.array([7, 3]), np.array([7, 4])])
@@ -67,11 +75,8 @@ def by_sample(right: Sequence[Floats], numbers: Sequence[Numbers] | None) -> Flo
 
     Args:
         right: of each run, 1 where it was right about a sample.
-        numbers: of each run, which samples these are: two statements about one sample are no independent evidence. None
-            if all of them are.
+        numbers: of each run, which samples these are: two statements about one sample are no independent evidence.
     """
-    if numbers is None:
-        return np.concatenate(right)
     _, places = np.unique(np.concatenate(numbers), return_inverse=True)
     return np.bincount(places, weights=np.concatenate(right)) / np.bincount(places)
 

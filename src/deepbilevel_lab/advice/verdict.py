@@ -17,7 +17,9 @@ class Finalist:
     """A candidate that was trained most often.
 
     Attributes:
-        right: for each image set aside how many of its runs predict the label; the same images for all finalists.
+        right: for each sample set aside, how often the runs that did not train on it predict its label; the same
+            samples for all finalists.
+        accuracies: of each run on the samples that it set aside, as shares; the same seeds for all finalists.
         noise: the share of wrong labels that its predictions suggest.
         seconds: of training, the mean of its runs.
     """
@@ -25,6 +27,7 @@ class Finalist:
     name: str
     lr: float
     right: Floats
+    accuracies: tuple[float, ...]
     noise: Interval | None
     seconds: float
 
@@ -108,14 +111,12 @@ def judge(finalists: Sequence[Finalist]) -> Verdict:
     ranked = sorted(finalists, key=lambda each: -float(each.right.mean()))
     baseline = next((each for each in finalists if each.name == BASELINE), None)
     differences = {
-        each.name: paired_difference(each.right, baseline.right)
-        for each in finalists
-        if baseline is not None and each is not baseline
+        each.name: _difference(each, baseline) for each in finalists if baseline is not None and each is not baseline
     }
     good = [each for each in ranked if each is not baseline]
     if baseline is not None:
         good = [each for each in good if differences[each.name].chance_above_zero >= SURE]
-    near = [each for each in good if paired_difference(good[0].right, each.right).chance_above_zero < SURE]
+    near = [each for each in good if _difference(good[0], each).chance_above_zero < SURE]
     order = list(CANDIDATES)
     best = min(near, key=lambda each: order.index(each.name), default=baseline or ranked[0])
     lines = tuple(
@@ -130,3 +131,8 @@ def judge(finalists: Sequence[Finalist]) -> Verdict:
     )
     tied = tuple(each.name for each in near if each is not best)
     return Verdict(best.name, best.lr, lines, best.noise, len(best.right), differences.get(best.name), tied)
+
+
+def _difference(one: Finalist, other: Finalist) -> Interval:
+    by_run = [ours - theirs for ours, theirs in zip(one.accuracies, other.accuracies, strict=True)]
+    return paired_difference(one.right, other.right, by_run)

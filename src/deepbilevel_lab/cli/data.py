@@ -18,7 +18,7 @@ data = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True
 NameArgument = Annotated[str, typer.Argument(help="A name from `deepbilevel data list`.")]
 DirOption = Annotated[
     Path,
-    typer.Option("--dir", envvar="DEEPBILEVEL_DATA", help="The folder of data sets."),
+    typer.Option("--dir", envvar="DEEPBILEVEL_DATA", help="The folder of data sets, or of your own images."),
 ]
 
 _DECODED_AT_MOST = 20_000

@@ -152,7 +152,7 @@ def _print(advice: "Advice", record: Path, spec_file: Path, *, as_json: bool) ->
     ]
     caption = (
         f"accuracy in percent on {verdict.num_images} samples set aside, against their labels as given; difference to "
-        "the baseline with its 95 % interval, sample by sample; cost: training time relative to the baseline"
+        "the baseline with its 95 % interval, over samples and seeds; cost: training time relative to the baseline"
     )
     print_table(["method", "lr", "accuracy", "difference", "cost"], rows, caption=caption)
     typer.echo(f"\n{verdict.to_text()}")

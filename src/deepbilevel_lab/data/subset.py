@@ -77,17 +77,19 @@ def choose_in_proportion(labels: Tensor, count: int) -> Tensor:
 
 
 def set_aside(
-    data: LabelledSet, rate: float, *, name: str = "test_rate", part: int = 0
+    data: LabelledSet, rate: float, *, name: str = "test_rate", part: int = 0, labels: Tensor | None = None
 ) -> tuple[LabelledSet, LabelledSet]:
     """Split samples into those to train on and a share of ``rate`` for another purpose, which ``name`` says.
 
-    Every ``part`` sets other samples aside, as long as there are enough; then they begin again.
+    Every ``part`` sets other samples aside, as long as there are enough; then they begin again. That holds for one
+    choice of ``labels``, by which they are chosen in proportion: those of ``data`` unless others are given.
     """
+    labels = data.labels if labels is None else labels
     count, rest = round(rate * len(data)), torch.arange(len(data))
     for _ in range(part % (len(data) // max(1, count))):
-        before = choose_in_proportion(data.labels[rest], count)
+        before = choose_in_proportion(labels[rest], count)
         rest = rest[~torch.isin(torch.arange(len(rest)), before)]
-    tested = rest[choose_in_proportion(data.labels[rest], count)]
+    tested = rest[choose_in_proportion(labels[rest], count)]
     is_tested = torch.zeros(len(data), dtype=torch.bool)
     is_tested[tested] = True
     if not is_tested.any() or is_tested.all():

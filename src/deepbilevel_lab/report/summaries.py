@@ -165,7 +165,8 @@ def is_not_run(cell: Cell) -> bool:
 
 def is_synthetic(sweep: SweepRecord) -> bool:
     """Whether the images were made up, so that no number says anything about a method."""
-    return "synthetic" in (sweep.reduced or "")  # the only place where a record tells it
+    said = sweep.reduced or ""  # the only place where a record tells it, in other words before 0.2
+    return "synthetic" in said or "made images" in said
 
 
 def columns_of(sweep: SweepRecord) -> list[str]:

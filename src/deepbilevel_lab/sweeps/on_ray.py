@@ -69,6 +69,7 @@ class RayCluster(InFolder):
         with ExitStack() as stack:
             stack.enter_context(_default_environment(environment))
             self._connect()
+            stack.callback(self._ray.shutdown)
             self._mark = stack.enter_context(standing_mark(self.out))
             self._stack = stack.pop_all()
         return self
@@ -93,12 +94,11 @@ class RayCluster(InFolder):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for job in self._jobs:
-            job.kill()
-        for job in self._jobs:
-            job.thread.join(_JOIN_SECONDS)
-        self._ray.shutdown()
-        self._stack.close()
+        with self._stack:  # whatever a second Ctrl-C interrupts
+            for job in self._jobs:
+                job.kill()
+            for job in self._jobs:
+                job.thread.join(_JOIN_SECONDS)
 
     def start(self, trial: Trial, news: "Queue[News]") -> "RayJob":
         """Let Ray find room for it."""

@@ -52,7 +52,7 @@ def _range(values: tuple[float, float] | None) -> str:
 def make_table_beside(record: SweepRecord) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows in which ours stands beside what is published, a row per cell.
 
-    A column in which all rows are alike or empty is left out.
+    The column is left out if there is only one, and the gap unless the paper prints it.
     """
     cells = record.cells
     published = {

@@ -157,9 +157,9 @@ def run_trials(
     news: Queue[News] = Queue()
     interruption = Interruption()
     watcher = heeded = _Heeded(watcher, interruption)
-    needed = {run_id for outcome in outcomes.values() for run_id in needs(outcome.trial.spec)}
+    networks = _needed_networks(outcomes, executor) if records_suffice else outcomes.keys()
     for outcome in outcomes.values():
-        network = not records_suffice or outcome.trial.id in needed
+        network = outcome.trial.id in networks
         if (record := executor.find_finished(outcome.trial.spec, network=network)) is not None:
             outcome.status, outcome.record = "done", record
             results = {"final": to_json(record.final), "best": to_json(record.best)}
@@ -202,6 +202,19 @@ def run_trials(
     if heeded.error is not None:
         raise heeded.error
     return list(outcomes.values())
+
+
+def _needed_networks(outcomes: Mapping[str, Outcome], executor: Executor) -> set[str]:
+    """Return the runs whose network is needed by a run without a record, or by one that must be run for such a run."""
+    networks: set[str] = set()
+    begun = [each for each in outcomes.values() if executor.find_finished(each.trial.spec, network=False) is None]
+    while begun:
+        for needed in _needed(begun.pop(), outcomes):
+            if needed.trial.id not in networks:
+                networks.add(needed.trial.id)
+                if executor.find_finished(needed.trial.spec, network=True) is None:
+                    begun.append(needed)
+    return networks
 
 
 def _give_up_blocked(waiting: list[Outcome], outcomes: Mapping[str, Outcome], watcher: Watcher) -> None:

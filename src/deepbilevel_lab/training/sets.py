@@ -81,6 +81,7 @@ def load_sets(
     elif test is None:
         train, test = set_aside(train, spec.test_rate)
     train, test = _limited(train, spec.limit), _limited(test, spec.test_limit)
+    given = train.labels
     noisy = None if noise is None else noise.apply(train.labels.numpy(), train.num_classes, seed)
     if labeller is not None:
         noisy = needed(runs, labeller).labels(labeller, train)
@@ -89,8 +90,10 @@ def load_sets(
         train = replace(train, labels=torch.from_numpy(noisy.labels), clean_labels=truth)
     if spec.selection is None:
         return Sets(train, None, test)
-    part = seed if spec.selection_by_seed else 0
-    return Sets(*set_aside(train, spec.selection, name="data.selection", part=part), test)
+    if not spec.selection_by_seed:
+        return Sets(*set_aside(train, spec.selection, name="data.selection"), test)
+    # By labels before noise, which is other noise for every seed: by noisy ones the parts of two seeds would overlap.
+    return Sets(*set_aside(train, spec.selection, name="data.selection", part=seed, labels=given), test)
 
 
 def _load_tested(spec: DataSpec, place: Path) -> LabelledSet:
