@@ -71,6 +71,14 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     if data != "digits" or noise not in _REAL_NOISE
 }
 _BASELINE = "sgd"
+_FAMILIES: Mapping[str, Sequence[str]] = {
+    "plain": ("sgd", "weight-averaging"),
+    "equal weights": ("uniform", "accumulation"),
+    "the paper's rule": ("bilevel",),
+    "our rule": ("cross-validated", "cross-validated-averaged"),
+    "others": (),
+}
+"""What has one colour in the pictures, that of the same rule elsewhere; combinations belong to their first method."""
 _RECORDS = RESULTS / "noisy-labels"
 
 
@@ -125,14 +133,16 @@ def draw() -> list[Path]:
     files: list[Path] = []
     for data, by_noise in committed().items():
         ranked = _ranked(by_noise)
+        gaps = any(name not in methods for name in ranked for methods in by_noise.values())
+        order = "by how far it is above SGD on average" + ("; those with gaps last" if gaps else "")
         figure = Figure(
             f"noisy-labels-{data}",
-            f"{data}: every method with its own learning rate, the best on average at the top",
+            f"{data}: every method with its own learning rate, {order}",
             "",
-            ranked,
+            tuple(_FAMILIES),
             tuple(_panel(noise, each, ranked) for noise, each in by_noise.items()),
-            keys=(("full", "last epoch"), ("hollow", "epoch picked by noisy labels")),
-            shown=frozenset(range(len(ranked))),
+            keys=(("full", "last epoch, with its standard deviation"), ("hollow", "epoch picked by noisy labels")),
+            shown=frozenset(range(len(_FAMILIES))),
             lined=False,
         )
         files.append(PICTURES / f"noisy-labels-{data}.png")
@@ -153,6 +163,11 @@ def _ranked(by_noise: Mapping[str, Methods]) -> tuple[str, ...]:
     return tuple(sorted(gains, key=lambda name: (-len(gains[name]), -mean(gains[name]))))
 
 
+def _family(method: str) -> int:
+    first = method.partition("+")[0]
+    return next((place for place, names in enumerate(_FAMILIES.values()) if first in names), len(_FAMILIES) - 1)
+
+
 def _panel(noise: str, methods: Methods, ranked: Sequence[str]) -> Panel:
     """Return a dot plot with a line per method."""
     dots: list[Dot] = []
@@ -164,9 +179,9 @@ def _panel(noise: str, methods: Methods, ranked: Sequence[str]) -> Panel:
             figure = chosen.summary.get(metric)
             if figure is not None and figure.mean is not None:
                 deviation = figure.spread if metric == "test" else None
-                dots.append(Dot(number, figure.mean, float(number), look, name, x_deviation=deviation))
+                dots.append(Dot(_family(name), figure.mean, float(number), look, name, x_deviation=deviation))
     values = [dot.x + sign * (dot.x_deviation or 0.0) for dot in dots for sign in (-1, 1)]
-    rows = tuple(range(len(ranked)))
+    rows = tuple(map(_family, ranked))
     scale = linear(values or [0.0, 100.0], within=(0.0, 100.0))
     return Panel(
         noise, f"{noise}: test accuracy (%)", "", scale, None, dots=tuple(dots), rows=rows, row_labels=tuple(ranked)

@@ -69,7 +69,10 @@ def table1() -> str:
 
 def table1_controls() -> str:
     """Return controls of the ablations at 50 %."""
-    rows = [[cell.row, triple(cell)] for cell in _read("compact/sweep-controls-table1-50.json").cells]
+    shown = {"bilevel": "bilevel, row d)"}  # every mini-batch has its own dropout masks, as in the controls
+    rows = [
+        [shown.get(cell.row, cell.row), triple(cell)] for cell in _read("compact/sweep-controls-table1-50.json").cells
+    ]
     return markdown_table(["method, seed 0", "test, last / best / train"], rows)
 
 
@@ -180,6 +183,6 @@ def _theirs(cell: Cell) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table as Markdown."""
-    lines = [f"| {' | '.join(row)} |" for row in rows]
+    """Return a table as Markdown, in which no line breaks within a number and what belongs to it."""
+    lines = [f"| {' | '.join(row)} |".replace(" ± ", "\u00a0±\u00a0").replace(" / ", "\u00a0/ ") for row in rows]
     return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines])

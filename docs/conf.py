@@ -1,7 +1,8 @@
 """How Sphinx builds the documentation site: `make docs`, with every warning an error.
 
-Pages are Markdown as the repository shows it. Two things are done here: links that leave docs/ are made to fit the
-site, and equations become MathML, so that a page needs no script and no network to show them.
+Pages are Markdown as the repository shows it. Three things are done here: links that leave docs/ are made to fit the
+site; equations become MathML, so that a page needs no script and no network to show them; and numbers keep their percent
+signs.
 """
 
 import re
@@ -26,6 +27,11 @@ html_theme = "furo"
 html_title = f"deepbilevel {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
+highlight_language = "text"  # of blocks that do not name theirs: commands and what they print
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_selector = "div:not(.highlight-diff) > div.highlight > pre"
 html_copy_source = html_show_sphinx = False
 html_math_renderer = "mathml"
 myst_enable_extensions = ["dollarmath"]
@@ -107,6 +113,15 @@ def _on_included(app: Sphinx, path: Path, parent: str, content: list[str]) -> No
         content[0] = _fit_links(content[0], PurePosixPath(source.as_posix()), PurePosixPath(f"{parent}.md"))
 
 
+def _bind_percents(app: Sphinx, doctree: Any, name: str) -> None:
+    """Keep a number and its percent sign on one line."""
+    from docutils import nodes
+
+    for text in list(doctree.findall(nodes.Text)):
+        if " %" in text and not isinstance(text.parent, nodes.literal | nodes.literal_block):
+            text.parent.replace(text, nodes.Text(re.sub(r"(?<=\d) %", "\u00a0%", text)))
+
+
 def _show_inline(self: Any, node: Any) -> None:
     self.body.append(convert(node.astext()))
     raise _skipping()
@@ -127,4 +142,5 @@ def setup(app: Sphinx) -> None:
     """Tell Sphinx of what is done here."""
     app.connect("source-read", _on_page)
     app.connect("include-read", _on_included)
+    app.connect("doctree-resolved", _bind_percents)
     app.add_html_math_renderer("mathml", (_show_inline, None), (_show_block, None))
