@@ -1,8 +1,8 @@
 """How Sphinx builds the documentation site: `make docs`, with every warning an error.
 
 Pages are Markdown as the repository shows it. Three things are done here: links that leave docs/ are made to fit the
-site; equations become MathML, so that a page needs no script and no network to show them; and numbers keep their percent
-signs.
+site; equations become MathML, so that a page needs no script and no network to show them; and numbers keep their
+percent signs.
 """
 
 import re
