@@ -1,4 +1,4 @@
-"""Tables on a terminal of any width: text folds, numbers stand at the right, and nothing is cut off."""
+"""Tables on a terminal of any width: columns stand apart if there is room, text folds, and nothing is cut off."""
 
 from collections.abc import Iterable, Sequence
 
@@ -27,4 +27,8 @@ def print_table(
         table.columns[number].justify = "right"
     for row in rows:
         table.add_row(*map(escape, row))
-    Console().print(table)
+    console = Console()
+    table.padding = (0, 1, 0, 0)
+    if console.measure(table).maximum > console.width:
+        table.padding = 0
+    console.print(table)
