@@ -15,6 +15,7 @@ from deepbilevel_lab.report import make_report, page
 from tests.report.written import (
     HOSTILE,
     not_done,
+    run,
     write_ablations,
     write_comparison,
     write_everything,
@@ -184,6 +185,21 @@ def test_a_table_of_which_nothing_was_run_is_folded(tmp_path):
         assert section.index("<h2") < section.index("<details><summary>Not run</summary>") < section.index("<dl")
         assert section.count("<table") == 1
     assert "50.00" in printed  # what the paper prints can be unfolded
+
+
+def test_a_figure_of_runs_that_another_section_shows_is_folded(tmp_path):
+    shared = run(tmp_path, "shared", 0, 90.0, 50.0, 4, "Bilevel")
+    cell = {"row": "Bilevel", "column": "CifarNet", "x": None, "published": None, "runs": [shared]}
+    planned = {**cell, "x": 0.1, "runs": [not_done(0, "missing")]}
+    axis = {"name": "mu", "unit": ""}
+    write_sweep(tmp_path, "table", about="section 1", cells=[cell])
+    write_sweep(tmp_path, "figure", about="section 2", axis=axis, cells=[{**cell, "x": 0.01}, planned])
+    page = make_report(tmp_path).page.read_text()
+    figure = page[page.index('<section id="figure"') :]
+    assert figure.index("<details><summary>1 done, all of them shown above</summary>") < figure.index("<table")
+    own = [{**cell, "x": 0.01}, {**planned, "runs": [run(tmp_path, "own", 0, 80.0, 40.0, 4, "Bilevel")]}]
+    write_sweep(tmp_path, "figure", about="section 2", axis=axis, cells=own)
+    assert "shown above" not in make_report(tmp_path).page.read_text()
 
 
 def test_rows_of_which_nothing_was_run_are_folded_and_not_red(tmp_path):

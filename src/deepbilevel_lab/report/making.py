@@ -144,8 +144,13 @@ def _put_together(records: Records) -> tuple[list[Section], dict[str, str]]:
     sections: list[Section] = []
     tables: dict[str, str] = {}
     slugs: set[str] = {"problems", "main"}
+    shown: set[str | None] = set()
     for sweep in map(_comparable, sorted(records.sweeps, key=_place_on_page)):
         section = _sweep_section(sweep, _slug(sweep.name, slugs), records.runs)
+        ran = {run.id for cell in sweep.cells for run in cell.runs if run.status != MISSING}
+        if sweep.axis is not None and ran and ran <= shown:  # nothing was varied yet but what another section varies
+            section = replace(section, is_folded=True, verdict="", state=f"{section.state}, all of them shown above")
+        shown |= ran
         sections.append(section)
         tables[section.slug] = results_csv(sweep)
     if records.loose:
