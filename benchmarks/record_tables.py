@@ -6,9 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 
+from deepbilevel_lab.drawing.pictures import write_drawing
+from deepbilevel_lab.drawing.svg import draw_figure
 from deepbilevel_lab.records import RunRecord, SweepRecord, read_file
 from deepbilevel_lab.records.sweeps import Cell
+from deepbilevel_lab.report.cost_figures import growth_figure
+from deepbilevel_lab.report.cost_records import Costs
 from deepbilevel_lab.report.making import draw_test_curves
+from deepbilevel_lab.report.result_figures import result_figures
 
 RESULTS = Path(__file__).parents[1] / "results"
 PICTURES = Path(__file__).parents[1] / "docs" / "images"
@@ -54,6 +59,19 @@ def draw_curves() -> None:
         cells = tuple(cell for method in wanted for cell in record.cells if cell.row == method)
         runs = [read_file(RunRecord, path) for path in (RESULTS / folder).glob("*/record.json")]
         draw_test_curves(replace(record, cells=cells), runs, PICTURES / f"{name}.png", about=about)
+
+
+def draw_noise_curve() -> None:
+    """Draw the paper's noise curve on CifarNet as far as it was run."""
+    figure, *_ = result_figures(_read("compact/sweep-noise-curves-cifarnet-compact.json"), "", "accuracy")
+    write_drawing(draw_figure(figure), PICTURES / "noise-curve-compact.png")
+
+
+def draw_cost_growth() -> None:
+    """Draw how the cost of an update grows."""
+    figure = growth_figure(read_file(Costs, RESULTS / "bench" / "bench.json"), "")
+    assert figure is not None
+    write_drawing(draw_figure(figure), PICTURES / "cost-growth.png")
 
 
 def table1() -> str:

@@ -69,6 +69,8 @@ def main() -> None:
             write_text(page, filled(text))
             print(page.relative_to(_ROOT))
     record_tables.draw_curves()
+    record_tables.draw_noise_curve()
+    record_tables.draw_cost_growth()
     noisy_labels.draw()
     paper_size.draw()
 

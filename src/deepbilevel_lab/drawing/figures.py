@@ -161,9 +161,11 @@ def over_values(values: Sequence[float]) -> Scale:
     True
     >>> over_values([0.001, 0.01, 0.1, 1.0]).places
     (0.001, 0.01, 0.1, 1.0)
+    >>> [label for _, label in over_values([0.073882, 4.6194, 50000.0]).ticks]
+    ['0.0739', '4.62', '50000']
     """
     places = sorted(set(values)) or [0.0]
-    labels = tuple((value, f"{value:g}") for value in places)
+    labels = tuple((value, f"{value:.3g}" if abs(value) < 100 else f"{value:g}") for value in places)
     gaps = [after - before for before, after in pairwise(places)]
     if gaps and min(gaps) * 16 >= places[-1] - places[0]:
         room = (places[-1] - places[0]) * 0.04
