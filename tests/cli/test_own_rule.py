@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.training.commands import only_folder, outcome
+from tests.training.commands import Command, only_folder, outcome
 from tests.training.test_packing import same
 
 KIND = "somebody.rules:Smoothed"
@@ -79,15 +79,7 @@ def environment(tmp_path):
 
 def start(*arguments, environment):
     line = [sys.executable, "-m", "deepbilevel_lab", *map(str, arguments)]
-    # A suite started in the background ignores Ctrl-C, and would hand that on.
-    return subprocess.Popen(
-        line,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def run(*arguments, environment):
@@ -97,21 +89,20 @@ def run(*arguments, environment):
     return output
 
 
-def interrupted_after_an_epoch(out, environment):
-    with start(*COMMAND, "--out", out, environment=environment) as process:
-        while json.loads(process.stdout.readline())["event"] != "epoch":
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
-        errors = process.stderr.read()
-    assert process.returncode == 130, errors
+def interrupted_after_an_epoch(out):
+    process = Command(*COMMAND[1:], out=out, waits_after="epoch")
+    process.wait_for("waiting")
+    process.signal(signal.SIGINT)
+    code, _, errors = process.end()
+    assert code == 130, errors
     return only_folder(out)
 
 
-def test_it_trains_resumes_and_is_shown(tmp_path, environment):
+def test_it_trains_resumes_and_is_shown(tmp_path, environment, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path / "own")  # a forked process has its paths from here, not from PYTHONPATH
     run(*COMMAND, "--out", tmp_path / "unbroken", environment=environment)
     unbroken = only_folder(tmp_path / "unbroken")
-    stopped = interrupted_after_an_epoch(tmp_path / "stopped", environment)
+    stopped = interrupted_after_an_epoch(tmp_path / "stopped")
     assert stopped.name == unbroken.name
     assert stopped.name.startswith("digits-digit-cnn-somebody.rules-Smoothed-uniform-0.5-")
     assert "resuming at epoch" in run(*COMMAND, "--out", tmp_path / "stopped", environment=environment)

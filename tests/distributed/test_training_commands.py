@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from datetime import timedelta
 
 import pytest
@@ -27,7 +26,7 @@ LONG = (*SMALL, "--epochs", 100_000)
 class Ranks:
     """The command in several processes, as torchrun would start them."""
 
-    def __init__(self, *arguments, out, size=2, store=None, command="train"):
+    def __init__(self, *arguments, out, size=2, store=None, command="train", waits_after=None):
         self.store = store or TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=PATIENCE)
         shared = {
             "MASTER_ADDR": "127.0.0.1",
@@ -37,7 +36,10 @@ class Ranks:
             "LOCAL_WORLD_SIZE": str(size),
         }
         own = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
-        self.commands = [Command(*arguments, out=out, environment={**shared, **each}, command=command) for each in own]
+        self.commands = [
+            Command(*arguments, out=out, environment={**shared, **each}, command=command, waits_after=waits_after)
+            for each in own
+        ]
 
     def end(self):
         """Return the exit codes, what was said, and what was said on the streams of errors."""
@@ -128,30 +130,36 @@ def test_the_place_of_a_process_is_read_from_its_environment(monkeypatch):
     assert Launch.find() == Launch(rank=3, size=4, local_rank=1, local_size=2)
 
 
+# The second of the processes that torchrun starts first kills itself in the second epoch: the first has saved by then.
+DYING = """
+import os
+import runpy
+import signal
+
+from deepbilevel_lab.training.run import Listener
+
+
+def die(self, progress, loop):
+    if progress.epoch == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+if (os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]) == ("1", "0"):
+    Listener.progress = die
+runpy.run_module("deepbilevel", run_name="__main__")
+"""
+
+
 @pytest.mark.slow
 def test_torchrun_starts_a_killed_job_again_and_it_ends_as_an_unbroken_one(tmp_path, unbroken):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
     # Only what is started for the first time is to begin anew.
-    command = [*SMALL, *EPOCHS, "--save-seconds", 0, "--no-resume", "--out", tmp_path]
-    line = [sys.executable, *launcher, "-m", "deepbilevel", "train", *map(str, command)]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as agent:
-        said: list[str] = []
-        reader = threading.Thread(target=lambda: said.extend(agent.stderr))
-        reader.start()
-        while '"epoch": 1' not in (read := agent.stdout.readline()):
-            assert read, "".join(said)
-        os.kill(second_rank(agent.pid, tmp_path), signal.SIGKILL)
-        output = agent.stdout.read()
-        reader.join()
-    assert agent.returncode == 0, "".join(said)
-    assert "resuming at epoch 2" in output
-    folder = only_folder(tmp_path)
+    command = ["train", *SMALL, *EPOCHS, "--save-seconds", 0, "--no-resume", "--out", tmp_path / "runs"]
+    program = tmp_path / "dying.py"
+    program.write_text(DYING)
+    line = [sys.executable, *launcher, program, *map(str, command)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "resuming at epoch 2" in done.stdout
+    folder = only_folder(tmp_path / "runs")
     assert same(outcome(folder), outcome(unbroken))
-
-
-def second_rank(agent, out):
-    """Return the process that torchrun has started beside the one that keeps the record."""
-    first = json.loads((only_folder(out) / "record.json").read_text())["process"]
-    children = subprocess.run(["pgrep", "-P", str(agent)], capture_output=True, text=True, check=True)
-    (second,) = set(map(int, children.stdout.split())) - {first}
-    return second

@@ -264,7 +264,7 @@ def test_a_wrong_address_is_an_error_and_not_a_wait(wrong, tmp_path):
     begin = time.monotonic()
     with wrong as address:
         done = run_command("compare", "--data", "digits", "--on", f"ray:{address}", "--out", tmp_path / "runs")
-    assert time.monotonic() - begin < 120  # one try of 41 seconds; left to itself, Ray tries for 14 minutes
+    assert time.monotonic() - begin < 600  # one try of 41 seconds; left to itself, Ray tries for 14 minutes
     assert done.returncode == 1
     *lines_of_ray, error = done.stderr.splitlines()
     assert error.startswith(f"error: no Ray cluster answers at {address} (")

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from deepbilevel_lab.training.checkpoints import Checkpoints
@@ -34,6 +35,9 @@ class Command:
         arguments: of the command.
         out: its folder of runs.
         dies_at: the operation on files in that folder before which the process kills itself, counted from 1.
+        dies_after: the event of ``--json`` after which it kills itself.
+        waits_after: the event of ``--json`` one group after which it says ``waiting``, and waits for a signal of ours:
+            a short run may otherwise be over before a busy machine has sent one.
         environment: variables that it has besides ours.
         command: its name.
     """
@@ -43,15 +47,21 @@ class Command:
         *arguments: object,
         out: Path,
         dies_at: int | None = None,
+        dies_after: str | None = None,
+        waits_after: str | None = None,
         environment: dict[str, str] | None = None,
         command: str = "train",
     ) -> None:
         receivers, senders = zip(*(_CONTEXT.Pipe(duplex=False) for _ in range(2)), strict=True)
+        leash, self._leash = _CONTEXT.Pipe(duplex=False)  # it waits until this end is closed
         words = [command, *map(str, arguments), "--out", str(out)]
-        self.process = _CONTEXT.Process(target=_become, args=(words, str(out), dies_at, environment or {}, *senders))
+        self.process = _CONTEXT.Process(
+            target=_become,
+            args=(words, str(out), dies_at, dies_after, waits_after, leash, environment or {}, *senders),
+        )
         self.process.start()
-        for sender in senders:
-            sender.close()
+        for each in (*senders, leash):
+            each.close()
         self._output, self._errors = (open(os.dup(each.fileno())) for each in receivers)  # noqa: PTH123, SIM115
 
     def wait_for(self, *events: str) -> dict:
@@ -63,7 +73,12 @@ class Command:
         raise AssertionError(f"ended without {events}: {self.end()}")
 
     def signal(self, number: signal.Signals) -> None:
-        os.kill(self.process.pid, number)
+        """Send a signal; if it waits for one, it goes on after that."""
+        try:
+            os.kill(self.process.pid, number)
+        except ProcessLookupError:
+            raise AssertionError(f"ended before {number.name}: {self.end()}") from None
+        self._leash.close()
 
     def killed_after(self, seconds: float) -> int:
         """Kill it unless it ends before, and return its exit code."""
@@ -75,13 +90,14 @@ class Command:
 
     def end(self) -> tuple[int, str, str]:
         """Wait for its end and return its exit code, and the rest of what it said on its two streams."""
+        self._leash.close()
         with self._output, self._errors:
             output, errors = self._output.read(), self._errors.read()
         self.process.join()
         return self.process.exitcode, output, errors
 
 
-def _become(arguments, folder, dies_at, environment, output, errors) -> None:
+def _become(arguments, folder, dies_at, dies_after, waits_after, leash, environment, output, errors) -> None:
     from deepbilevel_lab.cli import main
 
     multiprocessing.set_start_method("fork", force=True)  # as in a process that was started by hand
@@ -92,6 +108,10 @@ def _become(arguments, folder, dies_at, environment, output, errors) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if dies_at is not None:
         _die_at(dies_at, folder)
+    if dies_after is not None:
+        _die_after(dies_after)
+    if waits_after is not None:
+        _wait_after(waits_after, leash)
     sys.argv = ["deepbilevel", *arguments]
     main()
 
@@ -107,6 +127,39 @@ def _die_at(number: int, folder: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(count)
+
+
+def _die_after(event: str) -> None:
+    from deepbilevel_lab.cli import watching
+
+    class Dying(watching.Json):
+        def say(self, name, **content):
+            super().say(name, **content)
+            if name == event:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    watching.Json = Dying
+
+
+def _wait_after(event: str, leash: Connection) -> None:
+    from deepbilevel_lab.cli import watching
+
+    class Waiting(watching.Json):
+        is_due = False
+
+        def say(self, name, **content):
+            super().say(name, **content)
+            self.is_due |= name == event
+
+        def progress(self, progress, loop):
+            super().progress(progress, loop)
+            if self.is_due:
+                self.is_due = False
+                self.say("waiting")
+                # Signals are heard meanwhile. SIGSTOP could come after the SIGCONT that is to end it.
+                leash.poll(None)
+
+    watching.Json = Waiting
 
 
 def run(*arguments: object, out: Path, dies_at: int | None = None) -> tuple[int, str, str]:

@@ -27,8 +27,8 @@ def unbroken(tmp_path_factory):
 def killed(tmp_path_factory):
     """Return the runs of a process that was killed in its second epoch, with two checkpoints."""
     out = tmp_path_factory.mktemp("killed")
-    process = Command(*COMMAND, "--save-seconds", 0, out=out)
-    process.wait_for("epoch")
+    process = Command(*COMMAND, "--save-seconds", 0, out=out, waits_after="epoch")
+    process.wait_for("waiting")
     process.signal(signal.SIGKILL)
     process.end()
     return out
@@ -141,8 +141,8 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path, record)
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, folder):
     command = (*COMMAND, "--seed", 1)
-    other = Command(*command, "--save-seconds", 0, out=tmp_path / "other")
-    other.wait_for("epoch")
+    other = Command(*command, "--save-seconds", 0, out=tmp_path / "other", waits_after="epoch")
+    other.wait_for("waiting")
     other.signal(signal.SIGKILL)
     other.end()
     shutil.rmtree(folder / "checkpoints")
@@ -159,8 +159,8 @@ def test_other_labels_under_the_same_path_are_another_run(tmp_path):
         write_jpeg(images / "ab"[number % 2] / f"{number}.jpg")
     settings = ("--set", "group.num_batches=2", "--set", "group.batch_size=4", "--threads", 1, "--json")
     command = ("--data", images, "--network", "cifarnet", "--epochs", 3, *settings)
-    process = Command(*command, out=tmp_path / "out")
-    process.wait_for("epoch")
+    process = Command(*command, out=tmp_path / "out", waits_after="epoch")
+    process.wait_for("waiting")
     process.signal(signal.SIGTERM)
     assert process.end()[0] == 130
     for number in (0, 2, 4):

@@ -32,8 +32,8 @@ MOMENTUM = ["--method", "momentum"]
 
 def begun_by_0_1(command: list[object], out: Path) -> Path:
     """Interrupt a run in its second epoch and leave its folder as version 0.1 would have."""
-    process = Command(*COMMAND, *command, out=out)
-    process.wait_for("epoch")
+    process = Command(*COMMAND, *command, out=out, waits_after="epoch")
+    process.wait_for("waiting")
     process.signal(signal.SIGINT)
     code, _, errors = process.end()
     assert code == 130, errors

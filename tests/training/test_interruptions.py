@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,8 @@ def status(folder: Path) -> str:
     ],
 )
 def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, number, moment):
-    process = Command(*COMMAND, out=tmp_path / "stopped")
-    process.wait_for(moment)
+    process = Command(*COMMAND, out=tmp_path / "stopped", waits_after=moment)
+    process.wait_for("waiting")
     process.signal(number)
     code, _, errors = process.end()
     folder = only_folder(tmp_path / "stopped")
@@ -49,11 +50,12 @@ def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, number, moment):
 
 
 def test_a_second_ctrl_c_does_not_wait_and_costs_only_what_was_not_saved(tmp_path):
-    process = Command(*COMMAND, "--save-seconds", 0, out=tmp_path / "stopped")
-    process.wait_for("epoch")
-    for _ in range(20):
-        if process.process.is_alive():
-            process.signal(signal.SIGINT)
+    process = Command(*COMMAND, "--save-seconds", 0, out=tmp_path / "stopped", waits_after="epoch")
+    process.wait_for("waiting")
+    process.signal(signal.SIGINT)
+    with suppress(ProcessLookupError):  # the first was enough
+        for _ in range(19):
+            os.kill(process.process.pid, signal.SIGINT)
     code, _, errors = process.end()
     assert code == 130
     assert "stopped at once; the last checkpoint counts" in errors or "saved; rerun the same command" in errors

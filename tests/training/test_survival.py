@@ -71,10 +71,7 @@ def test_kills_before_every_kind_of_file_operation_change_nothing(tmp_path, unbr
 @pytest.mark.slow
 def test_kills_at_every_moment_of_finishing_change_nothing(tmp_path, unbroken):
     command = (*DIGITS, "--epochs", 1)
-    process = Command(*command, *SAVING_ALWAYS, out=tmp_path / "out")
-    process.wait_for("epoch")
-    process.signal(signal.SIGKILL)
-    process.end()
+    assert Command(*command, *SAVING_ALWAYS, out=tmp_path / "out", dies_after="epoch").end()[0] == -signal.SIGKILL
     point, code = 0, -signal.SIGKILL
     while code == -signal.SIGKILL:
         point += 1
