@@ -163,7 +163,7 @@ def test_the_list_names_every_experiment_and_what_is_missing_for_it(ask):
     listed = ask("list", "--no-probe", "--data-dir", "nowhere").stdout
     for name, experiment in EXPERIMENTS.items():
         [line] = [line for line in listed.splitlines() if line.split()[:1] == [name]]
-        assert experiment.where in line
+        assert experiment.title in line
     assert "cifar10, cifar100" in listed
     lines = ask("list", "--no-probe", "--data-dir", "nowhere", "--json").stdout.splitlines()
     read = {each["name"]: each for each in map(json.loads, lines)}
