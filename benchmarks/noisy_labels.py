@@ -61,8 +61,16 @@ _NOISE: Mapping[str, Sequence[str]] = {
     "uniform20": ["--noise=uniform:0.2"],
     "aggre": ["--set=data.labels=aggre"],
 }
-_SHOWN = ("clean", "uniform20", "uniform40", "uniform60", "pair40", "aggre", "worst")
-"""The order in which they are shown; they are run in that of their importance."""
+_SHOWN: Mapping[str, str] = {
+    "clean": "clean",
+    "uniform20": "20 % uniform",
+    "uniform40": "40 % uniform",
+    "uniform60": "60 % uniform",
+    "pair40": "40 % pairs",
+    "aggre": "9 % by people",
+    "worst": "40 % by people",
+}
+"""The order in which they are shown, and what they are called; they are run in that of their importance."""
 _REAL_NOISE = ("worst", "aggre")  # human labels, of CIFAR-10 alone
 SETTINGS: Mapping[str, Sequence[str]] = {
     f"{data}-{noise}": [*how, *given]
@@ -71,14 +79,11 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     if data != "digits" or noise not in _REAL_NOISE
 }
 _BASELINE = "sgd"
-_FAMILIES: Mapping[str, Sequence[str]] = {
-    "plain": ("sgd", "weight-averaging"),
-    "equal weights": ("uniform", "accumulation"),
-    "the paper's rule": ("bilevel",),
-    "our rule": ("cross-validated", "cross-validated-averaged"),
-    "others": (),
+_TITLES: Mapping[str, str] = {
+    "digits": "Digits",
+    "cifarnet": "5,000 images of CIFAR-10, CifarNet",
+    "resnet8": "5,000 images of CIFAR-10, PreAct ResNet-8 with augmentation",
 }
-"""What has one colour in the pictures, that of the same rule elsewhere; combinations belong to their first method."""
 _RECORDS = RESULTS / "noisy-labels"
 
 
@@ -98,11 +103,11 @@ def committed() -> dict[str, dict[str, Methods]]:
     found: dict[str, dict[str, Methods]] = {}
     for data in _DATA:
         by_noise: dict[str, Methods] = {}
-        for noise in _SHOWN:
+        for noise, words in _SHOWN.items():
             paths = [_RECORDS / f"{data}-{noise}{part}.json" for part in PARTS]
             records = [read_file(SweepRecord, path) for path in paths if path.is_file()]
             if paths[0].is_file():  # it has what the others are compared with
-                by_noise[noise] = {each.row: each for record in records for each in tuned_methods(record)}
+                by_noise[words] = {each.row: each for record in records for each in tuned_methods(record)}
         if by_noise:
             found[data] = by_noise
     return found
@@ -112,9 +117,9 @@ def tables() -> str:
     """Return the committed records as Markdown: the last epoch for each data set and network, and the rest folded."""
     parts: list[str] = []
     for data, by_noise in committed().items():
-        parts += [f"**{data}**", _table(by_noise, lambda tuned, _: last_epoch(tuned))]
+        parts += [f"**{_TITLES[data]}**", _table(by_noise, lambda tuned, _: last_epoch(tuned))]
         for title, entry in _FOLDED.items():
-            summary = f"<details>\n<summary>{data}: {title}</summary>"
+            summary = f"<details>\n<summary>{_TITLES[data]}: {title}</summary>"
             parts += [summary, _table(by_noise, entry), "</details>"]
     return "\n\n".join(parts)
 
@@ -128,64 +133,41 @@ def _table(by_noise: Mapping[str, Methods], entry: Callable[[Tuned, Tuned], str]
     return markdown_table(["method", *by_noise], rows)
 
 
-def draw() -> list[Path]:
-    """Draw the committed records, a picture per data set and network, and return the files."""
-    files: list[Path] = []
+def draw() -> None:
+    """Draw how far every method ends above the baseline, a picture per data set and network."""
     for data, by_noise in committed().items():
-        ranked = _ranked(by_noise)
-        gaps = any(name not in methods for name in ranked for methods in by_noise.values())
-        order = "by how far it is above SGD on average" + ("; those with gaps last" if gaps else "")
+        gains = {
+            noise: {
+                name: mean(found)
+                for name, each in methods.items()
+                if name != _BASELINE and (found := _gains(each, methods[_BASELINE]))
+            }
+            for noise, methods in by_noise.items()
+        }
+        tried = {name for of_methods in gains.values() for name in of_methods}
+        # By the mean over all kinds of noise; what was not tried on some cannot be compared by it, and comes last.
+        means = {name: [found[name] for found in gains.values() if name in found] for name in tried}
+        ranked = sorted(means, key=lambda name: (-len(means[name]), -mean(means[name])))
+        dots = tuple(
+            Dot(series, found[name], float(row), "full", f"{name}, {noise}: {found[name]:+.1f}")
+            for series, (noise, found) in enumerate(gains.items())
+            for row, name in enumerate(ranked)
+            if name in found
+        )
+        x = linear([dot.x for dot in dots])
+        title = f"Test accuracy of the last epoch above {_BASELINE} (points)"
+        rows = (None,) * len(ranked)
+        panel = Panel("gain", title, "", x, None, dots=dots, rows=rows, row_labels=tuple(ranked))
         figure = Figure(
             f"noisy-labels-{data}",
-            f"{data}: every method with its own learning rate, {order}",
+            f"{_TITLES[data]}: every method with its own learning rate, mean over the seeds",
             "",
-            tuple(_FAMILIES),
-            tuple(_panel(noise, each, ranked) for noise, each in by_noise.items()),
-            keys=(("full", "last epoch, with its standard deviation"), ("hollow", "epoch picked by noisy labels")),
-            shown=frozenset(range(len(_FAMILIES))),
+            tuple(gains),
+            (panel,),
+            shown=frozenset(range(len(gains))),
             lined=False,
         )
-        files.append(PICTURES / f"noisy-labels-{data}.png")
-        write_drawing(draw_figure(figure), files[-1])
-    return files
-
-
-def _ranked(by_noise: Mapping[str, Methods]) -> tuple[str, ...]:
-    """Return the methods by how much they are above the baseline on average; those not tried on all noise come last."""
-    gains: dict[str, list[float]] = {}
-    for methods in by_noise.values():
-        tests = {
-            name: chosen.summary.get("test") for name, each in methods.items() if (chosen := each.chosen) is not None
-        }
-        means = {name: test.mean for name, test in tests.items() if test is not None and test.mean is not None}
-        for name in means if _BASELINE in means else ():
-            gains.setdefault(name, []).append(means[name] - means[_BASELINE])
-    return tuple(sorted(gains, key=lambda name: (-len(gains[name]), -mean(gains[name]))))
-
-
-def _family(method: str) -> int:
-    first = method.partition("+")[0]
-    return next((place for place, names in enumerate(_FAMILIES.values()) if first in names), len(_FAMILIES) - 1)
-
-
-def _panel(noise: str, methods: Methods, ranked: Sequence[str]) -> Panel:
-    """Return a dot plot with a line per method."""
-    dots: list[Dot] = []
-    for number, name in enumerate(ranked):
-        chosen = methods[name].chosen if name in methods else None
-        if chosen is None:
-            continue
-        for metric, look in (("picked", "hollow"), ("test", "full")):
-            figure = chosen.summary.get(metric)
-            if figure is not None and figure.mean is not None:
-                deviation = figure.spread if metric == "test" else None
-                dots.append(Dot(_family(name), figure.mean, float(number), look, name, x_deviation=deviation))
-    values = [dot.x + sign * (dot.x_deviation or 0.0) for dot in dots for sign in (-1, 1)]
-    rows = tuple(map(_family, ranked))
-    scale = linear(values or [0.0, 100.0], within=(0.0, 100.0))
-    return Panel(
-        noise, f"{noise}: test accuracy (%)", "", scale, None, dots=tuple(dots), rows=rows, row_labels=tuple(ranked)
-    )
+        write_drawing(draw_figure(figure), PICTURES / f"{figure.slug}.png")
 
 
 def last_epoch(tuned: Tuned) -> str:
@@ -209,8 +191,7 @@ def _details(tuned: Tuned, _: Tuned) -> str:
 
 def _gain(tuned: Tuned, baseline: Tuned) -> str:
     """Return how much the last epoch is above that of the baseline, pairing the runs of a seed."""
-    ours, theirs = _by_seed(tuned), _by_seed(baseline)
-    differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    differences = _gains(tuned, baseline)
     if tuned is baseline or len(differences) < 2:
         return "-"
     # Few seeds: the quantile of the normal distribution would make the interval half as wide as it is.
@@ -218,6 +199,11 @@ def _gain(tuned: Tuned, baseline: Tuned) -> str:
     half = quantile * stdev(differences) / len(differences) ** 0.5
     center = mean(differences)
     return f"{center:+.1f} ({center - half:+.1f} to {center + half:+.1f})"
+
+
+def _gains(tuned: Tuned, baseline: Tuned) -> list[float]:
+    ours, theirs = _by_seed(tuned), _by_seed(baseline)
+    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
 
 
 def _by_seed(tuned: Tuned) -> dict[int, float]:

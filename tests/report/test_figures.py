@@ -10,7 +10,8 @@ import pytest
 from deepbilevel_lab.drawing.figures import along, linear, over_values
 from deepbilevel_lab.drawing.looks import DARK, LIGHT, NUM_COLOURS, colour_class, dash
 from deepbilevel_lab.drawing.svg import draw_figure, draw_panel, marker, panel_height
-from deepbilevel_lab.records import CellRun
+from deepbilevel_lab.records import CellRun, Row
+from deepbilevel_lab.report import run_figures
 from deepbilevel_lab.report.records import read_records
 from deepbilevel_lab.report.result_figures import result_figures
 from deepbilevel_lab.report.run_figures import MOST_SHOWN, Setting, run_figure, settings_of
@@ -292,6 +293,30 @@ def test_methods_that_are_named_where_they_stand_have_no_legend(records):
     assert draw_figure(figure).count(">label smoothing</text>") == 3
     assert draw_figure(named).count(">label smoothing</text>") == 2
     assert ">Test, best epoch</text>" in draw_figure(named)
+
+
+def test_rows_that_several_series_share_have_a_legend(records):
+    (figure,) = figures_of(records, "compare")
+    shared = tuple(replace(panel, rows=(None,) * len(panel.rows)) for panel in figure.panels if panel.rows)
+    assert draw_figure(replace(figure, panels=shared)).count(">label smoothing</text>") == 3
+
+
+def test_the_rise_from_chance_leaves_a_test_figure_below(records):
+    def run_of(*tests):
+        history = tuple(Row(epoch, 0.1, 1.0, 0.0, test=test) for epoch, test in enumerate(tests, start=1))
+        return replace(next(iter(records.runs.values())), history=history)
+
+    runs = ((0, run_of(10, 40, 80, 90, 88)), (0, run_of(20, 60, 80, 92, 90)), (1, run_of(7)))
+    (panel,) = run_figures.test_figure(Setting("", runs), ("rising", "ended early"), "t", "t").panels
+    assert panel.y.low == 0  # what ended early is shown all the same
+    (panel,) = run_figures.test_figure(Setting("", runs[:2]), ("rising",), "t", "t").panels
+    (curve,), (band,) = panel.curves, panel.bands
+    assert panel.y.low == 75
+    # The mean rises from 50 in the second epoch to 80 in the third: it meets the lower edge on its way.
+    assert curve.xs == pytest.approx((2 + 25 / 30, 3, 4, 5))
+    assert curve.ys == pytest.approx((75, 80, 91, 89))
+    assert min(band.lows) == 75
+    assert band.highs[-3:] == (80, 92, 90)
 
 
 def test_a_file_is_sound_xml_whatever_a_record_says(tmp_path):

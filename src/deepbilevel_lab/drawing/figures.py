@@ -74,7 +74,8 @@ class Panel:
     Attributes:
         key: what the controls call it: a metric.
         series: the only series it is about, if there is only one.
-        rows: for a dot plot the series of each line, from above; ``y`` of a dot is then the number of its line.
+        rows: for a dot plot the series of each line, from above, or None where all have dots; ``y`` of a dot is then
+            the number of its line.
         row_labels: what is written at these lines.
     """
 
@@ -87,7 +88,7 @@ class Panel:
     curves: tuple[Curve, ...] = ()
     bands: tuple[Band, ...] = ()
     series: int | None = None
-    rows: tuple[int, ...] = ()
+    rows: tuple[int | None, ...] = ()
     row_labels: tuple[str, ...] = ()
     y_unit: str = "%"
 

@@ -104,7 +104,7 @@ def _axes(panel: Panel, frame: _Frame) -> list[Markup]:
     parts += [frame.across(frame.y(float(line)), "grid") for line in range(len(panel.rows))]
     for value, label in _room_for(panel.x, frame):
         x = frame.x(value)
-        above, look = (frame.top, "grid") if panel.rows else (frame.bottom, "zero")
+        above, look = (frame.top, "grid" if value else "zero") if panel.rows else (frame.bottom, "zero")
         parts.append(_element("path", class_=look, d=f"M{_n(x)},{_n(above)}V{_n(frame.bottom + 4)}"))
         parts.append(_text(x, frame.bottom + 17, label, "tick middle"))
     parts.append(frame.across(frame.bottom, "zero"))
@@ -250,7 +250,7 @@ def _without(panel: Panel, shown: Collection[int]) -> Panel:
 
 def _legend(figure: Figure, panels: Sequence[Panel], width: int, y: float) -> tuple[list[Markup], float]:
     size = LINE_SWATCH if figure.lined else DOT_SWATCH
-    rows_say_it = all(panel.rows for panel in panels)
+    rows_say_it = all(panel.rows and None not in panel.rows for panel in panels)
     entries = [
         (draw_swatch(number, lined=figure.lined), size, name)
         for number, name in enumerate(figure.series)

@@ -5,7 +5,7 @@ This module reads the histories of runs; it does not know the paper.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean
 
 from deepbilevel_lab.drawing.figures import Band, Curve, Figure, Panel, along, linear
@@ -96,17 +96,55 @@ def test_figure(setting: Setting, series: Sequence[str], title: str, slug: str) 
             xs, values = tuple(by_epoch), by_epoch.values()
             curves.append(Curve(number, xs, tuple(map(mean, values)), label=name))
             bands.append(Band(number, xs, tuple(map(min, values)), tuple(map(max, values)), None, "range"))
+    x = along([x for curve in curves for x in curve.xs])
+    # All rise from chance at first. That may leave the panel below, or it would take most of the height.
+    risen = x.low + (x.high - x.low) / 3
+    y = linear(
+        [
+            value
+            for band in bands
+            for epoch, *ends in zip(band.xs, band.lows, band.highs, strict=True)
+            if epoch >= min(risen, band.xs[-1])
+            for value in ends
+        ],
+        within=(0.0, 100.0),
+    )
     panel = Panel(
         "test",
         f"Test {setting.runs[0][1].metric} (%)",
         "epoch",
-        along([x for curve in curves for x in curve.xs]),
-        linear([value for band in bands for value in (*band.lows, *band.highs)], within=(0.0, 100.0)),
-        curves=tuple(curves),
-        bands=tuple(bands),
+        x,
+        y,
+        curves=tuple(_cut_curve(curve, y.low) for curve in curves),
+        bands=tuple(_cut_band(band, y.low) for band in bands),
     )
     about = "Test figures over epochs, a line per method; the band is the range over seeds."
     return Figure(slug, title, about, tuple(series), (panel,), shown=frozenset(curve.series for curve in curves))
+
+
+def _cut_curve(curve: Curve, low: float) -> Curve:
+    xs, (ys,) = _cut(curve.xs, curve.ys, low=low)
+    return replace(curve, xs=xs, ys=ys)
+
+
+def _cut_band(band: Band, low: float) -> Band:
+    xs, (highs, lows) = _cut(band.xs, band.highs, band.lows, low=low)
+    return replace(band, xs=xs, lows=tuple(max(value, low) for value in lows), highs=highs)
+
+
+def _cut(
+    xs: Sequence[float], ys: Sequence[float], *others: Sequence[float], low: float
+) -> tuple[tuple[float, ...], list[tuple[float, ...]]]:
+    """Leave out everything up to where ``ys`` rises above ``low`` for good; it then begins at ``low``."""
+    below = max((place for place, y in enumerate(ys) if y < low), default=None)
+    if below is None:
+        return tuple(xs), [tuple(line) for line in (ys, *others)]
+    share = (low - ys[below]) / (ys[below + 1] - ys[below])
+
+    def rest(line: Sequence[float]) -> tuple[float, ...]:
+        return (line[below] + share * (line[below + 1] - line[below]), *line[below + 1 :])
+
+    return rest(xs), [rest(line) for line in (ys, *others)]
 
 
 def _worth_seeing(setting: Setting) -> list[int]:
