@@ -61,7 +61,7 @@ _NOISE: Mapping[str, Sequence[str]] = {
     "uniform20": ["--noise=uniform:0.2"],
     "aggre": ["--set=data.labels=aggre"],
 }
-_SHOWN: Mapping[str, str] = {
+SHOWN: Mapping[str, str] = {
     "clean": "clean",
     "uniform20": "20 % uniform",
     "uniform40": "40 % uniform",
@@ -103,11 +103,11 @@ def committed() -> dict[str, dict[str, Methods]]:
     found: dict[str, dict[str, Methods]] = {}
     for data in _DATA:
         by_noise: dict[str, Methods] = {}
-        for noise, words in _SHOWN.items():
+        for noise in SHOWN:
             paths = [_RECORDS / f"{data}-{noise}{part}.json" for part in PARTS]
             records = [read_file(SweepRecord, path) for path in paths if path.is_file()]
             if paths[0].is_file():  # it has what the others are compared with
-                by_noise[words] = {each.row: each for record in records for each in tuned_methods(record)}
+                by_noise[noise] = {each.row: each for record in records for each in tuned_methods(record)}
         if by_noise:
             found[data] = by_noise
     return found
@@ -130,7 +130,7 @@ def _table(by_noise: Mapping[str, Methods], entry: Callable[[Tuned, Tuned], str]
         [name, *(entry(each[name], each[_BASELINE]) if name in each else "-" for each in by_noise.values())]
         for name in tried
     ]
-    return markdown_table(["method", *by_noise], rows)
+    return markdown_table(["method", *(SHOWN[noise] for noise in by_noise)], rows)
 
 
 def draw() -> None:
@@ -149,7 +149,7 @@ def draw() -> None:
         means = {name: [found[name] for found in gains.values() if name in found] for name in tried}
         ranked = sorted(means, key=lambda name: (-len(means[name]), -mean(means[name])))
         dots = tuple(
-            Dot(series, found[name], float(row), "full", f"{name}, {noise}: {found[name]:+.1f}")
+            Dot(series, found[name], float(row), "full", f"{name}, {SHOWN[noise]}: {found[name]:+.1f}")
             for series, (noise, found) in enumerate(gains.items())
             for row, name in enumerate(ranked)
             if name in found
@@ -162,7 +162,7 @@ def draw() -> None:
             f"noisy-labels-{data}",
             f"{_TITLES[data]}: every method with its own learning rate, mean over the seeds",
             "",
-            tuple(gains),
+            tuple(SHOWN[noise] for noise in gains),
             (panel,),
             shown=frozenset(range(len(gains))),
             lined=False,

@@ -16,17 +16,13 @@ _OTHERS = (
     *("weight-averaging", "label-smoothing", "mixup", "gce", "elr"),
     *("mixup+weight-averaging", "elr+weight-averaging", "and-mask"),
 )
-_NOISE: Mapping[str, str] = {
-    "clean": "none",
-    "uniform20": "20 %",
-    "uniform40": "40 %",
-    "uniform60": "60 %",
-    "pair40": "40 %, pairs",
-    "aggre": "9 %, people",
-    "worst": "40 %, people",
-}
 _DATA: Mapping[str, str] = {"digits": "digits", "cifarnet": "5,000", "resnet8": "5,000, ResNet"}
-_ONE_RATE: Mapping[str, str] = {"clean": "none", "uniform-20": "20 %", "uniform-50": "50 %", "worst": "40 %, people"}
+_ONE_RATE: Mapping[str, str] = {
+    "clean": "clean",
+    "uniform-20": "20 % uniform",
+    "uniform-50": "50 % uniform",
+    "worst": noisy_labels.SHOWN["worst"],
+}
 _PAPER = "the paper's"
 
 Figures = Mapping[str, float]
@@ -36,7 +32,7 @@ Figures = Mapping[str, float]
 def table() -> str:
     """Return the settings with the methods of the house, and the best of the others."""
     rows = [*_tuned(), *_untuned(), *_large(), *_memorising()]
-    head = ["images", "wrong labels", "recipe", "seeds", *_COLUMNS.values(), "best of the others"]
+    head = ["images", "labels", "recipe", "seeds", *_COLUMNS.values(), "best of the others"]
     return markdown_table(head, rows)
 
 
@@ -51,14 +47,14 @@ def _row(setting: Sequence[str], figures: Figures, unfinished: frozenset[str] = 
 def _tuned() -> list[list[str]]:
     rows: list[list[str]] = []
     for data, by_noise in noisy_labels.committed().items():
-        for noise in (noise for noise in _NOISE if noise in by_noise):
+        for noise in by_noise:
             cells = {name: each.chosen for name, each in by_noise[noise].items() if each.chosen is not None}
             tests = {name: cell.summary.get("test") for name, cell in cells.items()}
             figures = {name: test.mean for name, test in tests.items() if test is not None and test.mean is not None}
             if not cells:  # no method has been tried at all its rates yet
                 continue
             seeds = min(sum(run.status == "done" for run in cell.runs) for cell in cells.values())
-            rows.append(_row((_DATA[data], _NOISE[noise], "tuned", str(seeds)), figures))
+            rows.append(_row((_DATA[data], noisy_labels.SHOWN[noise], "tuned", str(seeds)), figures))
     return rows
 
 
@@ -81,7 +77,7 @@ def _large() -> list[list[str]]:
             if run.final is not None and run.final.test is not None
         }
         unfinished = frozenset(method for method, run in here.items() if run.status != "done")
-        rows.append(_row((f"{images:,}", "50 %", _PAPER, "1"), figures, unfinished))
+        rows.append(_row((f"{images:,}", "50 % uniform", _PAPER, "1"), figures, unfinished))
     return rows
 
 
@@ -92,7 +88,7 @@ def _memorising() -> list[list[str]]:
         return []
     renamed = {memorisation.SHORT.get(name, name): figure for name, figure in figures.items()}
     seeds = min(done for cell in record.cells if (done := sum(run.status == "done" for run in cell.runs)))
-    return [_row(("5,000, Inception", "50 %", "no augmentation", str(seeds)), renamed)]
+    return [_row(("5,000, Inception", "50 % uniform", "no augmentation", str(seeds)), renamed)]
 
 
 def _of_sweep(record: SweepRecord) -> Figures:
