@@ -55,7 +55,8 @@ def test_the_battery_is_not_empty():
 
 def run_from_page(name, folder, out, *options):
     """Run the page's command of that name as it stands there, only smaller."""
-    (line,) = re.findall(rf"^deepbilevel ({name} .*)$", PAGE.read_text(), flags=re.MULTILINE)
+    page = PAGE.read_text().replace("\\\n", "")  # a line that goes on is one
+    (line,) = re.findall(rf"^deepbilevel ({name} .*)$", page, flags=re.MULTILINE)
     smaller = ["--epochs", "2", "--limit", "200", "--set", "group.batch_size=8", "--out", str(out), "--quiet"]
     paths = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(

@@ -1,6 +1,11 @@
 """What a node does with an order, and how often an order is given: no cluster is needed for either."""
 
-from dataclasses import replace
+import os
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Queue
 
@@ -42,6 +47,34 @@ def test_a_run_is_begun_heard_and_stopped(order):
     assert said[-1] == End("interrupted")
     assert RunFolder(Path(order.folder)).read_record().status == "interrupted"
     assert any("saved; rerun the same command" in each.get("text", "") for each in said[:-1])
+
+
+HOLDER = """
+import sys
+from deepbilevel_lab.sweeps.remote_run import Order, RemoteRun
+
+run = RemoteRun()
+run.begin(Order(**eval(sys.stdin.readline())))
+while True:
+    for each in run.hear():
+        print(each.get("event") if isinstance(each, dict) else each, flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waiting for others' processes needs Linux")
+def test_a_run_saves_although_everything_around_its_holder_is_killed(order):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as holder:
+        holder.stdin.write(f"{asdict(order)!r}\n")
+        holder.stdin.flush()
+        while holder.stdout.readline() != "epoch\n":
+            assert holder.poll() is None
+        trainer = os.pidfd_open(RunFolder(Path(order.folder)).read_record().process)
+        os.killpg(holder.pid, signal.SIGKILL)  # as Ray does with the processes of a worker that is lost
+        assert select.select([trainer], [], [], 300)[0]
+        os.close(trainer)
+    assert RunFolder(Path(order.folder)).read_record().status == "interrupted"
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ def test_a_stopped_run_ends_with_the_observations_of_an_unbroken_one(tmp_path):
 @pytest.mark.parametrize("num_batches", [1, 2, 4])  # the second and the fourth are tests
 def test_images_set_aside_are_observed_once_per_test_also_if_it_was_stopped(tmp_path, num_batches):
     pictures = write_colours(tmp_path / "pictures")
-    settings = {"data.limit": None, "data.test_limit": None, "epochs": 3, "mixing": None, "audit": True, **SMALL_GROUPS}
+    settings = {"data.limit": None, "data.test_limit": None, "mixing": None, "audit": True, **SMALL_GROUPS}
+    settings |= {"epochs": 3, "evaluate_every": 1}
     spec = make_spec("folder", path=str(pictures), **settings)
 
     class InTest(Listener):

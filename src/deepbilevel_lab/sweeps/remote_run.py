@@ -54,7 +54,9 @@ class RemoteRun:
         check_order(order)
         if order.again:
             _wait_until_free(Path(order.folder))
-        self._command = TiedCommand(order.spec, order.options, self._said.put)
+        # Apart: when a worker is lost, Ray kills its group of processes a fifth of a second later, and saving may take
+        # longer.
+        self._command = TiedCommand(order.spec, order.options, self._said.put, apart=True)
 
     def hear(self) -> list[dict[str, Any] | End]:
         """Return what was said since the last call, as soon as there is something."""

@@ -36,17 +36,30 @@ class TiedCommand:
         spec: the run, as one line of JSON.
         options: of ``deepbilevel train``.
         tell: is told every event and, last and always, the end; from another thread.
+        apart: out of reach of what is sent to the processes of whoever starts it, Ctrl-Z in a terminal for instance.
     """
 
     queued = False
 
-    def __init__(self, spec: str, options: Sequence[str], tell: "Callable[[dict[str, Any] | End], None]") -> None:
+    def __init__(
+        self,
+        spec: str,
+        options: Sequence[str],
+        tell: "Callable[[dict[str, Any] | End], None]",
+        *,
+        apart: bool = False,
+    ) -> None:
         # Not `-m deepbilevel`, which is the library: it would load torch before the command reads its input.
         command = [sys.executable, "-m", "deepbilevel_lab", "train", "--spec", "-", "--tied", "--json", *options]
         # A terminal's signals reach all processes; this one answers for those that still import and cannot save yet.
         with _terminal_withheld():
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=apart,
             )
         self._input = cast(IO[str], self._process.stdin)
         self._tell = tell
