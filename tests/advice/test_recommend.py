@@ -2,14 +2,20 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+from deepbilevel_lab.advice.advising import _scores
 from deepbilevel_lab.advice.candidates import BASELINE, CANDIDATES
+from deepbilevel_lab.advice.stages import Setting, make_stage, prepared
 from deepbilevel_lab.advice.verdict import Finalist, judge
 from deepbilevel_lab.cli.recommend import read_duration
-from tests.cli.trained import run_command, run_in_process
+from deepbilevel_lab.training.averaging import make_averaged
+from tests.cli.trained import make_spec, run_command, run_in_process
 
 GCE = "gce+weight-averaging"
 COMMAND = [
@@ -43,11 +49,27 @@ def test_a_clear_lead_is_followed_and_told_with_its_interval():
     assert "95 % interval 5.8 to 14.2" in text
 
 
-@pytest.mark.parametrize("num_right", [100, 90])
-def test_without_a_lead_plain_training_is_recommended(num_right):
-    verdict = judge([finalist(BASELINE, 100), finalist(GCE, num_right)])
+@pytest.mark.parametrize(
+    ("num_right", "why"),
+    [
+        (100, "No lead that 200 samples set aside can show"),
+        (60, "The others agree less often with the 200 samples set aside"),
+        (None, "No other method finished"),
+    ],
+)
+def test_without_a_lead_plain_training_is_recommended_and_it_is_said_why(num_right, why):
+    others = [] if num_right is None else [finalist(GCE, num_right)]
+    verdict = judge([finalist(BASELINE, 100), *others])
     assert (verdict.name, verdict.gain) == (BASELINE, None)
-    assert "No difference that 200 samples set aside can show: use plain SGD with weight averaging" in verdict.to_text()
+    assert verdict.to_text() == f"{why}: use plain SGD with weight averaging, learning rate 0.1."
+    adam = judge([finalist(BASELINE, 100), *others], optimizer="AdamW")
+    assert "use plain AdamW with weight averaging" in adam.to_text()
+
+
+def test_trials_that_have_learned_nothing_are_told_from_those_that_have():
+    trials = [finalist(BASELINE, 100), finalist(GCE, 120)]
+    assert "too short to learn anything" not in judge(trials, most_frequent=59.0).to_text()
+    assert judge(trials, most_frequent=60.0).to_text().startswith("The trials were too short to learn anything")
 
 
 def test_a_weak_lead_is_left_alone_and_a_probable_one_followed():
@@ -97,7 +119,57 @@ def test_where_all_failed_there_is_no_advice():
 
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_the_lines_for_a_loop_are_python(name):
-    compile(CANDIDATES[name].lines.replace("\n    multi", " multi"), name, "exec")
+    compile(CANDIDATES[name].lines, name, "exec")
+
+
+def test_the_averaging_for_a_loop_is_that_of_the_trials():
+    torch.manual_seed(0)
+    model, images = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).double(), torch.randn(8, 3).double()
+    tried = make_averaged(make_spec(weight_averaging=0.99), model)
+    scope = {"torch": torch, "model": model, "images": images}
+    *definition, update, _ = CANDIDATES[BASELINE].lines.splitlines()
+    exec("\n".join(definition), scope)
+    for _ in range(2000):
+        model(images)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight += 0.01
+        exec(update, scope)
+        tried.update_parameters(model)
+    for ours, theirs in zip(scope["averaged"].state_dict().values(), tried.state_dict().values(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def outcomes_of(stage, scores, failed=()):
+    """Return how the trials of a stage ended; ``scores`` are results on the images set aside, by name."""
+    records = {name: SimpleNamespace(figures={"selection": score}) for name, score in scores.items()}
+    return [
+        SimpleNamespace(
+            trial=SimpleNamespace(id=spec.id),
+            record=None
+            if (cell.row, spec.seed) in failed
+            else SimpleNamespace(figures={"selection": scores[cell.row]}),
+        )
+        for cell in stage.cells
+        for spec in cell.specs
+    ]
+
+
+def test_a_setting_is_judged_only_if_all_its_seeds_ended_well():
+    base = prepared(make_spec())
+    settings = [Setting(BASELINE, 0.1), Setting(GCE, 0.1)]
+    stage = make_stage(base, 1, 2, settings, "name")
+    scores = {BASELINE: 50.0, GCE: 60.0}
+    assert _scores(stage, settings, outcomes_of(stage, scores)) == dict(zip(settings, (50, 60), strict=True))
+    failed = outcomes_of(stage, scores, failed={(GCE, 1)})
+    assert _scores(stage, settings, failed) == {settings[0]: 50}
+
+
+@pytest.mark.parametrize("setting", ["loss=generalized-cross-entropy", "mixing=mixup", "method.mu=3"])
+def test_what_recommend_finds_out_cannot_be_set(setting, tmp_path):
+    done = run_in_process("recommend", "--data", "digits", "--set", setting, "--out", tmp_path)
+    assert done.exit_code == 2
+    assert "belongs to what recommend finds out" in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3m", "0", "10d"])

@@ -37,21 +37,25 @@ def test_images_are_set_aside_and_a_constant_rate_becomes_one_that_falls():
     assert kept.data.selection_by_seed
 
 
-@given(st.floats(0.01, 100), st.floats(1, 1e5), st.integers(1, 8), st.integers(1, 6), st.integers(1, 300))
-def test_the_budget_is_kept(seconds, budget, jobs, candidates, most):
+@given(
+    *(st.floats(0.01, 100), st.floats(0, 30), st.floats(1, 1e5)),
+    *(st.integers(1, 8), st.integers(1, 6), st.integers(1, 300)),
+)
+def test_the_budget_is_kept(seconds, start, budget, jobs, candidates, most):
     trials = 3 * candidates + candidates + 2 * min(FINALISTS, candidates)
     try:
-        epochs = trial_epochs(seconds, budget, jobs, candidates, most)
+        epochs = trial_epochs(seconds, start, budget, jobs, candidates, most)
     except SpecError:
-        assert seconds * trials > budget * jobs
+        assert (start + seconds) * trials > budget * jobs * (1 - 1e-9)
         return
     assert 1 <= epochs <= most
-    assert epochs * trials * seconds <= budget * jobs * (1 + 1e-9)
+    assert trials * (start + epochs * seconds) <= budget * jobs * (1 + 1e-9)
 
 
 def test_a_budget_that_is_too_short_says_how_much_is_needed():
-    with pytest.raises(SpecError, match=r"--budget 10s is too short: an epoch takes about 5s here, .* about 2m; give"):
-        trial_epochs(5.0, 10.0, 1, 4, 100)
+    message = r"--budget 10s is too short: a trial takes about 1.0s to start and 5.0s per epoch here, .* about 3m; give"
+    with pytest.raises(SpecError, match=message):
+        trial_epochs(5.0, 1.0, 10.0, 1, 4, 100)
 
 
 def test_the_first_stage_leaves_the_best_rate_of_every_candidate():
@@ -78,6 +82,20 @@ def test_all_stages_train_as_long_and_each_has_more_seeds_than_the_one_before():
     assert all(spec.weight_averaging == 0.99 for spec in specs[2])
     assert [cell.specs[0].optimizer.lr for cell in stages[2].cells] == [0.1, 0.3]
     assert all(spec.evaluate_every == spec.epochs for spec in specs[2])
+
+
+def test_under_adam_the_cross_validated_gradient_shrinks_the_update():
+    base = prepared(make_spec(optimizer={"name": "AdamW", "lr": 5e-5}))
+    (stage, plain) = (
+        make_stage(each, 0, 1, [Setting(name, 0.1) for name in CANDIDATES], "name")
+        for each in (base, prepared(make_spec()))
+    )
+    methods = {cell.row: cell.specs[0].method for cell in stage.cells}
+    assert methods["cross-validated-averaged+weight-averaging"].shrink == "update"
+    assert {cell.row: cell.specs[0].method for cell in plain.cells}.items() >= {
+        row: method for row, method in methods.items() if not row.startswith("cross-validated")
+    }.items()
+    assert plain.cells[3].specs[0].method.shrink == "gradient"
 
 
 def test_all_candidates_fit_ordinary_data_and_those_that_do_not_say_why():

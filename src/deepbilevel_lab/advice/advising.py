@@ -1,6 +1,7 @@
 """Running the stages one after another, and asking the finalists about the images set aside."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -38,7 +39,14 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Advice:
-    """What came of it: the verdict, the run it recommends, as long as it was tried, and the sweep of the finalists."""
+    """What came of it.
+
+    Attributes:
+        verdict: what is recommended, and why.
+        spec: the run that is recommended, as long as it was tried.
+        final: the sweep of the finalists.
+        left_out: the candidates that were not judged to the end, and why.
+    """
 
     verdict: Verdict
     spec: RunSpec
@@ -72,21 +80,28 @@ def advise(
     epochs = _read_epochs(out / f"{name}.epochs")
     if epochs is None:
         say("timing one epoch")
+        begin = time.monotonic()
         (outcome,) = run(_timing(base, name), keep=False)
+        duration = time.monotonic() - begin
         record = outcome.record
         if record is None or record.seconds.wall is None:
             raise ValueError(f"the first epoch failed, so nothing can be tried: {outcome.error}")
-        epochs = trial_epochs(record.seconds.wall, budget, jobs, len(names), base.epochs)
+        start = max(0.0, duration - record.seconds.wall)
+        epochs = trial_epochs(record.seconds.wall, start, budget, jobs, len(names), base.epochs)
         write_text(out / f"{name}.epochs", f"{epochs}\n")
     settings = first_settings(base, names)
     for number in (0, 1):
         stage = make_stage(base, number, epochs, settings, name)
         say(f"{stage.about}: {len(stage.trials())} trials")
-        settings = next_settings(_scores(stage, settings, run(stage, keep=False)), number)
+        scores = _scores(stage, settings, run(stage, keep=False))
+        left_out |= _failed({each.name for each in settings} - {each.name for each in scores})
+        settings = next_settings(scores, number)
     final = make_stage(base, 2, epochs, settings, name)
     say(f"{final.about}: {len(final.trials())} trials")
     run(final, keep=True)
-    verdict = judge(_finalists(settings, final, out, data_dir))
+    finalists, most_frequent = _finalists(settings, final, out, data_dir)
+    left_out |= _failed({each.name for each in settings} - {each.name for each in finalists})
+    verdict = judge(finalists, most_frequent=most_frequent, optimizer=base.optimizer.name)
     chosen = next(
         cell.specs[0]
         for cell, setting in zip(final.cells, settings, strict=True)
@@ -108,33 +123,41 @@ def _read_epochs(path: Path) -> int | None:
 
 
 def _scores(stage: Sweep, settings: Sequence[Setting], outcomes: Sequence[Outcome]) -> dict[Setting, float]:
+    """Return the mean result of every setting whose runs all ended well: one that fails now and then is no advice."""
     results = {outcome.trial.id: outcome.record for outcome in outcomes if outcome.record is not None}
     scores: dict[Setting, float] = {}
     for setting, cell in zip(settings, stage.cells, strict=True):
         records = [results.get(spec.id) for spec in cell.specs]
         found = [None if record is None else record.figures["selection"] for record in records]
         known = [score for score in found if score is not None]
-        if known:
+        if len(known) == len(found):
             scores[setting] = float(np.mean(known))
     if not scores:
         raise ValueError("all trials failed, so nothing can be recommended; the messages above say why")
     return scores
 
 
-def _finalists(settings: Sequence[Setting], stage: Sweep, out: Path, data_dir: Path) -> list[Finalist]:
-    """Return what the finished runs of the last stage predict for the images set aside."""
-    finished = {
-        setting: {spec.seed: spec for spec in cell.specs if RunFolder.of(spec, out).finished()}
-        for setting, cell in zip(settings, stage.cells, strict=True)
-    }
-    finished = {setting: specs for setting, specs in finished.items() if specs}
-    seeds = sorted(set.intersection(*(set(specs) for specs in finished.values()))) if finished else []
+def _failed(names: Iterable[str]) -> dict[str, str]:
+    return dict.fromkeys(sorted(names), "trials of it failed")
+
+
+def _finalists(settings: Sequence[Setting], stage: Sweep, out: Path, data_dir: Path) -> tuple[list[Finalist], float]:
+    """Return what the runs of the last stage predict for the images set aside, and the share of the usual label.
+
+    Those of which a run failed are left out: on the seeds they survive they would look better than they are.
+    """
     finalists: list[Finalist] = []
-    for setting, specs in finished.items() if seeds else ():  # without a seed in common nothing can be compared
-        answers = [_ask(specs[seed], out, data_dir) for seed in seeds]
+    most_frequent = 0.0
+    for setting, cell in zip(settings, stage.cells, strict=True):
+        folders = [RunFolder.of(spec, out) for spec in cell.specs]
+        if not all(folder.finished() for folder in folders):
+            continue
+        answers = [_ask(spec, out, data_dir) for spec in cell.specs]
         numbers = [each.numbers for each in answers]
         _, once = np.unique(np.concatenate(numbers), return_index=True)
-        records = [RunFolder.of(specs[seed], out).read_record() for seed in seeds]
+        labels = np.concatenate([each.labels for each in answers])[once]
+        most_frequent = 100 * float(np.bincount(labels).max()) / len(labels)
+        records = [folder.read_record() for folder in folders]
         finalists.append(
             Finalist(
                 setting.name,
@@ -143,12 +166,12 @@ def _finalists(settings: Sequence[Setting], stage: Sweep, out: Path, data_dir: P
                 tuple(float(each.right.mean()) for each in answers),
                 noise_rate(
                     np.concatenate([each.probabilities for each in answers])[once],
-                    np.concatenate([each.labels for each in answers])[once],
+                    labels,
                 ),
                 float(np.mean([record.seconds.training or 0.0 for record in records if record is not None])),
             )
         )
-    return finalists
+    return finalists, most_frequent
 
 
 class _Answers(NamedTuple):

@@ -14,12 +14,15 @@ from deepbilevel_lab.sweeps.expressions import read_methods
 from deepbilevel_lab.training.spec import RunSpec
 
 _AVERAGE = """\
-averaged = torch.optim.swa_utils.AveragedModel(model, use_buffers=True,
-    multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.99))
+def blend(average, weight, count):                       # at first a larger share of the new weights
+    share = max(0.01, 9 / (10 + int(count)))
+    return average.lerp(weight, share) if average.is_floating_point() else weight
+averaged = torch.optim.swa_utils.AveragedModel(model, avg_fn=blend, use_buffers=True)
 averaged.update_parameters(model)                        # after every optimizer.step()
 averaged(images)                                         # evaluate and keep this one"""
 _GROUPS = """\
 step = CrossValidated(model, num_batches=8, strength=1 / 8, momentum=0.9)
+# with Adam or AdamW add: shrink="update", optimizer=optimizer
 step.backward(criterion(model(images), labels))          # instead of loss.backward()
 if step.full:                                            # after 8 mini-batches
     step.fill(); optimizer.step()                        # instead of optimizer.step()"""
@@ -46,7 +49,7 @@ class Candidate:
     """A method that may be recommended.
 
     Attributes:
-        words: what it is, for people.
+        words: what it is, for people; ``{optimizer}`` stands for the name of the optimizer.
         lines: its use in one's own loop.
     """
 
@@ -63,7 +66,7 @@ CANDIDATES: Mapping[str, Candidate] = MappingProxyType(
         "cross-validated-averaged+weight-averaging": Candidate(
             "the cross-validated gradient with weight averaging", _GROUPS
         ),
-        BASELINE: Candidate("plain SGD with weight averaging", _AVERAGE),
+        BASELINE: Candidate("plain {optimizer} with weight averaging", _AVERAGE),
     }
 )
 

@@ -14,24 +14,29 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 _Z = 1.96  # of a 95 % interval
+_T = (12.71, 4.30, 3.18)  # the same if two, three or four runs tell how much runs differ (Student's t)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its 95 % interval, in percent."""
+    """An estimate with its 95 % interval, in percent.
+
+    ``deviation`` is the standard error; None is that of the interval, if the estimate errs as a normal number does.
+    """
 
     value: float
     low: float
     high: float
+    deviation: float | None = None
 
     @property
     def chance_above_zero(self) -> float:
-        """How probable it is that the true value is above zero, if the estimate errs as a normal number does.
+        """How probable it is that the true value is above zero.
 
         >>> round(Interval(1.96, 0.0, 3.92).chance_above_zero, 3)
         0.975
         """
-        deviation = (self.high - self.low) / (2 * _Z)
+        deviation = (self.high - self.low) / (2 * _Z) if self.deviation is None else self.deviation
         if deviation == 0:
             return 0.5 * (1 + (self.value > 0) - (self.value < 0))
         return 1 - NormalDist(self.value, deviation).cdf(0) if math.isfinite(deviation) else 0.5
@@ -50,7 +55,7 @@ def paired_difference(ours: Floats, theirs: Floats, by_run: Sequence[float] = ()
     >>> print(paired_difference(ours, theirs))
     25.0 (16.5 to 33.5)
     >>> print(paired_difference(ours, theirs, by_run=[0.5, 0.25, 0.0]))
-    25.0 (-3.3 to 53.3)
+    25.0 (-37.1 to 87.1)
 
     Args:
         ours: for each sample how often it was right, a mean over runs.
@@ -59,12 +64,14 @@ def paired_difference(ours: Floats, theirs: Floats, by_run: Sequence[float] = ()
     """
     differences = 100 * (ours - theirs)
     mean = float(differences.mean())
-    variance = differences.var(ddof=1) / len(differences) if len(differences) > 1 else math.inf
+    deviation = differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
+    margin = _Z * deviation
     if len(by_run) > 1:
-        # What chance does to the samples of a run is part of how much runs differ, so the larger variance has both.
-        variance = max(variance, float(np.var(np.multiply(100, by_run), ddof=1)) / len(by_run))
-    margin = _Z * math.sqrt(variance)
-    return Interval(mean, mean - margin, mean + margin)
+        # What chance does to the samples of a run is part of how much runs differ, so the larger margin has both.
+        of_runs = float(np.std(np.multiply(100, by_run), ddof=1)) / math.sqrt(len(by_run))
+        deviation = max(deviation, of_runs)
+        margin = max(margin, _T[min(len(by_run) - 2, len(_T) - 1)] * of_runs)
+    return Interval(mean, mean - margin, mean + margin, float(deviation))
 
 
 def by_sample(right: Sequence[Floats], numbers: Sequence[Numbers]) -> Floats:
@@ -82,11 +89,12 @@ def by_sample(right: Sequence[Floats], numbers: Sequence[Numbers]) -> Floats:
 
 
 def noise_rate(probabilities: Floats, labels: Numbers) -> Interval | None:
-    """Return how many labels are wrong, from predictions of a network that was not trained on them.
+    """Return how many labels look wrong, from predictions of a network that was not trained on them.
 
     A label counts as wrong if another class is predicted with at least the confidence that images labelled as that
     class have on average (Northcutt et al. 2021, confident learning), among images that some class is confident of.
-    None if there are none.
+    None if there are none. Wrong labels that the network has learned to predict are not counted, and right ones that it
+    has not learned are: this is how many labels look wrong to it.
 
     Args:
         probabilities: shape ``[images, classes]``.

@@ -46,14 +46,17 @@ def first_settings(base: RunSpec, names: Sequence[str]) -> list[Setting]:
     return [Setting(name, round(base.optimizer.lr * rate, 10)) for name in names for rate in _RATES]
 
 
-def trial_epochs(seconds_per_epoch: float, budget: float, jobs: int, num_candidates: int, most: int) -> int:
+def trial_epochs(
+    seconds_per_epoch: float, seconds_to_start: float, budget: float, jobs: int, num_candidates: int, most: int
+) -> int:
     """Return the epochs of a trial, such that all stages together fit the budget.
 
-    >>> trial_epochs(1.0, budget=600.0, jobs=1, num_candidates=5, most=100)
-    21
+    >>> trial_epochs(1.0, 3.0, budget=600.0, jobs=1, num_candidates=5, most=100)
+    18
 
     Args:
         seconds_per_epoch: of one run.
+        seconds_to_start: from the start of its process to its first epoch, and from its last one to its end.
         budget: seconds for everything.
         jobs: runs side by side.
         num_candidates: how many methods are tried.
@@ -62,12 +65,13 @@ def trial_epochs(seconds_per_epoch: float, budget: float, jobs: int, num_candida
     settings = (num_candidates * len(_RATES), num_candidates, min(FINALISTS, num_candidates))
     new_seeds = (SEEDS[0], SEEDS[1] - SEEDS[0], SEEDS[2] - SEEDS[1])
     trials = sum(count * seeds for count, seeds in zip(settings, new_seeds, strict=True))
-    epochs = int(budget * jobs / (seconds_per_epoch * trials))
+    epochs = int((budget * jobs / trials - seconds_to_start) / seconds_per_epoch)
     if epochs < 1:
-        least = math.ceil(seconds_per_epoch * trials / jobs / 60)
+        least = math.ceil((seconds_to_start + seconds_per_epoch) * trials / jobs / 60)
         raise SpecError(
-            f"--budget {budget:.0f}s is too short: an epoch takes about {seconds_per_epoch:.0f}s here, and {trials} "
-            f"trials of one epoch need about {least}m; give more time, or fewer images with --limit"
+            f"--budget {budget:.0f}s is too short: a trial takes about {seconds_to_start:.1f}s to start and "
+            f"{seconds_per_epoch:.1f}s per epoch here, so {trials} trials of one epoch need about {least}m; give more "
+            "time, or fewer images with --limit"
         )
     return min(epochs, most)
 
@@ -81,6 +85,8 @@ def make_stage(
     cells: list[Cell] = []
     for each in settings:
         expression: Mapping[str, Any] = {**read_methods(each.name)[each.name], "optimizer.lr": each.lr}
+        if base.optimizer.name != "SGD" and each.name.startswith("cross-validated"):
+            expression = {**expression, "method.shrink": "update"}  # their normalisation would undo the shrinking
         (cell,) = plan(base, {each.name: expression}, list(seeds)).cells
         cells.append(replace(cell, x=each.lr) if number == 0 else cell)
     return Sweep(
@@ -98,7 +104,7 @@ def next_settings(scores: Mapping[Setting, float], number: int) -> list[Setting]
     """Return what the next stage tries: the best rate of every candidate, and in the end the best candidates.
 
     Args:
-        scores: results on the images set aside; settings that failed are not in it.
+        scores: results on the images set aside; settings of which a run failed are not in it.
         number: of the stage that is over, counted from 0.
     """
     best: dict[str, Setting] = {}

@@ -20,7 +20,7 @@ class Finalist:
         right: for each sample set aside, how often the runs that did not train on it predict its label; the same
             samples for all finalists.
         accuracies: of each run on the samples that it set aside, as shares; the same seeds for all finalists.
-        noise: the share of wrong labels that its predictions suggest.
+        noise: the share of labels that look wrong, given its predictions.
         seconds: of training, the mean of its runs.
     """
 
@@ -50,10 +50,12 @@ class Verdict:
     Attributes:
         name: a name of ``CANDIDATES``.
         lines: the finalists, best first.
-        noise: the estimated share of wrong labels.
+        noise: the share of labels that look wrong.
         num_images: how many were set aside.
         gain: the difference to the baseline on labels as given; None if it is the baseline itself.
         tied: the finalists that cannot be told from it.
+        most_frequent: how many of the samples set aside have the most frequent label, in percent.
+        optimizer: the name of the optimizer of all trials.
     """
 
     name: str
@@ -63,48 +65,59 @@ class Verdict:
     num_images: int
     gain: Interval | None
     tied: tuple[str, ...] = ()
+    most_frequent: float = 0.0
+    optimizer: str = "SGD"
 
     def to_text(self) -> str:
         """Return the advice in a few sentences."""
-        what, base = CANDIDATES[self.name].words, CANDIDATES[BASELINE].words
+        what, base = (CANDIDATES[name].words.format(optimizer=self.optimizer) for name in (self.name, BASELINE))
         if self.gain is None and self.name != BASELINE:
             text = f"Use {what}, learning rate {self.lr:g}; {base} failed, so there is nothing to compare it with."
         elif self.gain is None:
-            found = f"No difference that {self.num_images} samples set aside can show"
-            text = f"{found}: use {base}, learning rate {self.lr:g}."
+            text = f"{self._why_the_baseline()}: use {base}, learning rate {self.lr:g}."
         else:
             gain, chance = self.gain, 100 * self.gain.chance_above_zero
             how_sure = f"{chance:.0f} %" if chance <= 99 else "more than 99 %"
             text = (
-                f"Use {what}, learning rate {self.lr:g}: {gain.value:.1f} points better than {base} on labels as given"
-                f"{self._on_right_labels()}; 95 % interval {gain.low:.1f} to {gain.high:.1f}, better with a "
-                f"probability of {how_sure}."
+                f"Use {what}, learning rate {self.lr:g}: {gain.value:.1f} points better than {base} on labels as given;"
+                f" 95 % interval {gain.low:.1f} to {gain.high:.1f}, better with a probability of {how_sure}."
             )
             if self.tied:
                 names = " and ".join(
                     CANDIDATES[name].words.removesuffix(" with weight averaging") for name in self.tied
                 )
                 text += f" These samples cannot tell it from {names}; it did better in our measurements."
-        if self.noise is not None and self.noise.value < _MOST_NOISE:
-            # What the network has not learned looks like a wrong label to it.
+        if self.lines[0].accuracy <= self.most_frequent:
+            text = (
+                "The trials were too short to learn anything: always giving the most frequent label would do as well. "
+                f"Give more --budget before you rely on this. {text}"
+            )
+        elif self.noise is not None and self.noise.value < _MOST_NOISE:
             noise = self.noise
             text += (
-                f" At most about {noise.value:.0f} % of the labels are wrong ({noise.low:.0f} to {noise.high:.0f} %)."
+                f" To the network about {noise.value:.0f} % of the labels look wrong ({noise.low:.0f} to "
+                f"{noise.high:.0f} %); mistakes that follow a pattern it can learn do not."
             )
         return text
 
-    def _on_right_labels(self) -> str:
-        """Return what the gain is worth, if wrong labels are predicted by nobody."""
-        assert self.gain is not None
-        if self.noise is None or not 5 < self.noise.value < _MOST_NOISE:
-            return ""
-        return f" (up to {self.gain.value / (1 - self.noise.value / 100):.0f} on right ones)"
+    def _why_the_baseline(self) -> str:
+        differences = [line.difference for line in self.lines if line.difference is not None]
+        if not differences:
+            return "No other method finished"
+        if all(each.chance_above_zero <= 1 - SURE for each in differences):
+            return f"The others agree less often with the {self.num_images} samples set aside"
+        return f"No lead that {self.num_images} samples set aside can show"
 
 
-def judge(finalists: Sequence[Finalist]) -> Verdict:
+def judge(finalists: Sequence[Finalist], *, most_frequent: float = 0.0, optimizer: str = "SGD") -> Verdict:
     """Return what agrees best with labels as given, or the baseline if chance explains the lead.
 
     Of several that cannot be told apart, the first of ``CANDIDATES`` is taken: it is the better one elsewhere.
+
+    Args:
+        finalists: as many as finished all their runs.
+        most_frequent: how many of the samples set aside have the most frequent label, in percent.
+        optimizer: the name of the optimizer of all trials.
     """
     if not finalists:
         raise ValueError("all trials failed, so nothing can be recommended; the messages above say why")
@@ -130,7 +143,8 @@ def judge(finalists: Sequence[Finalist]) -> Verdict:
         for each in ranked
     )
     tied = tuple(each.name for each in near if each is not best)
-    return Verdict(best.name, best.lr, lines, best.noise, len(best.right), differences.get(best.name), tied)
+    gain = differences.get(best.name)
+    return Verdict(best.name, best.lr, lines, best.noise, len(best.right), gain, tied, most_frequent, optimizer)
 
 
 def _difference(one: Finalist, other: Finalist) -> Interval:

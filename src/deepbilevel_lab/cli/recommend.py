@@ -14,7 +14,7 @@ import typer
 from deepbilevel_lab.cli import options
 from deepbilevel_lab.cli.messages import INTERRUPTED, WRONG_USAGE, errors_as_messages
 from deepbilevel_lab.cli.places import JOBS_HELP, ON_HELP, read_place
-from deepbilevel_lab.cli.resolving import resolve
+from deepbilevel_lab.cli.resolving import resolve, split_settings
 from deepbilevel_lab.cli.table_options import IgnoreOption, TargetOption, TextOption, read_columns_spec
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def recommend(
     with errors_as_messages(WRONG_USAGE):
         from deepbilevel_lab.advice.stages import prepared
 
+        _check_settings(settings or [])
         seconds, place = read_duration(budget), read_place(on)
         given = {"noise": noise, "epochs": epochs, "data.limit": limit, "seed": seed, "threads": threads}
         given |= options.by_key(val, batch_size, num_batches, lr, weights, pretrained=pretrained, freeze=freeze)
@@ -117,6 +118,15 @@ def recommend(
         _print(advice, recorder.path, spec_file, as_json=as_json)
 
 
+def _check_settings(settings: list[str]) -> None:
+    for key, _ in split_settings(settings):
+        if key.partition(".")[0] in ("method", "loss", "mixing", "weight_averaging"):
+            raise ValueError(
+                f"--set {key} belongs to what recommend finds out; to compare methods of your own choice, use "
+                "`deepbilevel compare --tune`"
+            )
+
+
 def read_duration(text: str) -> float:
     """Return seconds.
 
@@ -161,7 +171,7 @@ def _print(advice: "Advice", record: Path, spec_file: Path, *, as_json: bool) ->
         "also agrees more often with right ones. If a class is mostly mislabelled, this cannot see it."
     )
     for name, why in advice.left_out.items():
-        typer.echo(f"not tried: {name}, because {why}")
+        typer.echo(f"left out: {name}, because {why}")
     typer.echo(f"\nTrain it:\n  {command}\n\nIn your own loop:\n{indent(CANDIDATES[verdict.name].lines, '  ')}")
     if verdict.name != BASELINE:
         typer.echo(f"\nand average the weights:\n{indent(CANDIDATES[BASELINE].lines, '  ')}")
