@@ -146,9 +146,7 @@ def outcomes_of(stage, scores, failed=()):
     return [
         SimpleNamespace(
             trial=SimpleNamespace(id=spec.id),
-            record=None
-            if (cell.row, spec.seed) in failed
-            else SimpleNamespace(figures={"selection": scores[cell.row]}),
+            record=None if (cell.row, spec.seed) in failed else records[cell.row],
         )
         for cell in stage.cells
         for spec in cell.specs
