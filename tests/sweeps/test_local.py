@@ -115,6 +115,28 @@ def test_a_kill_is_a_failure_that_says_which(tmp_path):
     assert last.killed
 
 
+PRINTED = [
+    *(b"123", b"null", b'"done"', b"[1]", b'{"made": "a network"}', b"[" * 100_000, b"\xff no UTF-8"),
+    *(b'{"event": 3}', b'{"event": "x"}', b'{"event": "retry"}', b'{"event": "message"}', b'{"event": "epoch"}'),
+    *(b'{"event": "progress", "epoch": "1", "share": 0.5}', b'{"event": "done", "folder": "x", "final": 1, "best": 2}'),
+]
+
+
+def test_what_the_users_code_prints_is_a_message_whatever_it_looks_like(tmp_path, monkeypatch):
+    program = tmp_path / "python"  # prints it in place of the command
+    printed = b"\n".join([*PRINTED, b'{"event": "started", "epoch": 0}'])
+    program.write_text(f"#!{sys.executable}\nimport sys\nsys.stdout.buffer.write({printed!r})\n")
+    program.chmod(0o700)
+    news = Queue()
+    monkeypatch.setattr(sys, "executable", str(program))
+    LocalProcesses(tmp_path, tmp_path).start(Trial("a", endless()), news)
+    *said, last = news_until_the_end(news)
+    texts = [line.decode(errors="replace") for line in PRINTED]
+    messages = [{"event": "message", "text": text} for text in texts]
+    assert [each.event for each in said] == [*messages, {"event": "started", "epoch": 0}]
+    assert last.ending == "done"
+
+
 def test_a_file_where_the_folder_should_be_is_not_a_finished_run(tmp_path):
     place, spec = LocalProcesses(tmp_path, tmp_path), endless()
     RunFolder.of(spec, tmp_path).path.write_text("in the way")

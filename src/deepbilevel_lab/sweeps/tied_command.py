@@ -14,10 +14,39 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from deepbilevel_lab.records import Row, from_json
+
 if TYPE_CHECKING:
     from deepbilevel_lab.sweeps.trials import Ending
 
 _INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class _Message:
+    text: str
+
+
+@dataclass(frozen=True)
+class _Started:
+    epoch: int
+
+
+@dataclass(frozen=True)
+class _Progress:
+    epoch: int
+    share: float
+
+
+@dataclass(frozen=True)
+class _Done:
+    folder: str
+    final: Row
+    best: Row
+
+
+_EVENTS = {"message": _Message, "started": _Started, "progress": _Progress, "epoch": Row, "done": _Done}
+"""The events of ``deepbilevel train --json``, with what those who are told need of each."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +88,7 @@ class TiedCommand:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                errors="replace",  # whatever the user's code prints: who listens must hear the end
                 start_new_session=apart,
             )
         self._input = cast(IO[str], self._process.stdin)
@@ -83,11 +113,7 @@ class TiedCommand:
         beside.start()
         with cast(IO[str], self._process.stdout) as lines:
             for line in lines:
-                try:
-                    event: Any = json.loads(line)
-                except ValueError:  # cut short by a kill, or not said by us
-                    event = {"event": "message", "text": line.rstrip()}
-                self._tell(event)
+                self._tell(_event(line))
         beside.join()
         code = self._process.wait()
         self.stop()
@@ -98,6 +124,16 @@ class TiedCommand:
             for line in lines:
                 complaints.append(line.rstrip())
                 self._tell({"event": "complaint", "text": line.rstrip()})
+
+
+def _event(line: str) -> dict[str, Any]:
+    """Return what a line says; one that is no event of ours is a message, for the user's code may print anything."""
+    try:
+        said: Any = json.loads(line)
+        from_json(_EVENTS[said["event"]], said)
+    except (ValueError, LookupError, TypeError, RecursionError):  # cut short by a kill, or not said by us
+        return {"event": "message", "text": line.rstrip()}
+    return said
 
 
 def _end(code: int, complaints: list[str]) -> End:
