@@ -1,18 +1,20 @@
 """How good is the advice of `deepbilevel recommend`? Its choice beside the best candidate, by clean test labels.
 
-    python -m benchmarks.recommendations --out runs/recommendations --jobs 2     # the same command goes on
+    python -m benchmarks.recommendations --jobs 2                     # an hour and a half of a core; goes on
+    python -m benchmarks.recommendations --only 'cifar10-*'           # part of it
 
 For every setting, `recommend` sees noisy labels only. Its trials are then compared on clean test labels, every
 candidate at the rate that was best on noisy ones with the first seed. The regret is the test accuracy of the best
-candidate less that of the choice.
+candidate less that of the choice. Every setting that is finished replaces its part of the record.
 """
 
 import argparse
+import fnmatch
 import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -66,14 +68,14 @@ def evaluate(name: str, out: Path, jobs: int, budget: str) -> Advised:
 
 def table() -> str:
     """Return the committed record as Markdown."""
-    record = json.loads(RESULTS.read_text())
+    committed = _committed()
     lines = ["| setting | recommended | its test accuracy | best candidate | regret |", "|---|---|---|---|---|"]
-    for name, each in record["advice"].items():
+    for name, each in committed.items():
         advised = Advised(**each)
         best = max(advised.tests, key=advised.tests.__getitem__)
         words = [f"{advised.tests[advised.choice]:.1f}", f"{_short(best)}, {advised.tests[best]:.1f}"]
         lines.append(f"| {name} | {_short(advised.choice)} | {' | '.join(words)} | {advised.regret:.1f} |")
-    return "\n".join([*lines, "", *(_summary(data, record["advice"]) for data in ("digits", "cifar10"))])
+    return "\n".join([*lines, "", *(_summary(data, committed) for data in ("digits", "cifar10"))])
 
 
 def _summary(data: str, advice: Mapping[str, Mapping[str, Any]]) -> str:
@@ -100,14 +102,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/recommendations"), help="the folder of the runs")
     parser.add_argument("--jobs", type=int, default=1, help="how many runs side by side")
     parser.add_argument("--budget", default="60m", help="of each recommendation")
+    parser.add_argument("--only", default="*", help="settings whose names match, as in 'cifar10-*'")
     given = parser.parse_args()
-    found: dict[str, Advised] = {}  # kept when all are there; what was trained is in the folder of runs
-    for name in SETTINGS:
-        found[name] = advised = evaluate(name, given.out, given.jobs, given.budget)
+    for name in fnmatch.filter(SETTINGS, given.only):
+        advised = evaluate(name, given.out, given.jobs, given.budget)
         print(f"{name}: {advised.choice}, regret {advised.regret:.1f}; {advised.text}", flush=True)
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    advice = {key: {"choice": each.choice, "tests": each.tests, "text": each.text} for key, each in found.items()}
-    write_text(RESULTS, json.dumps({"advice": advice}, indent=1) + "\n")
+        advice = {**_committed(), name: asdict(advised)}
+        in_order = {key: advice[key] for key in SETTINGS if key in advice}
+        write_text(RESULTS, json.dumps({"advice": in_order}, indent=1) + "\n")
+
+
+def _committed() -> dict[str, dict[str, Any]]:
+    return json.loads(RESULTS.read_text())["advice"] if RESULTS.is_file() else {}
 
 
 if __name__ == "__main__":
