@@ -42,6 +42,14 @@ def test_numbers_are_scaled_and_missing_ones_are_the_median(tmp_path):
     assert rows[4, 0] == 10  # not infinite, and not more than ten standard deviations
 
 
+@pytest.mark.parametrize("cells", [["0.1"] * 299 + [""], ["0.1", "0.10"] * 150, ["0.3", repr(0.1 + 0.2)] * 150])
+def test_constant_numbers_are_not_divided_by_rounding(tmp_path, cells):
+    encoding = fit_encoding(table_of(tmp_path, {"x": cells}))
+    assert encoding.columns[0].std == 1
+    first, *_, last = encoded(encoding, tmp_path, {"x": [*cells[:2], "0.4"]})[:, 0]
+    assert last - first == pytest.approx(0.4 - float(cells[0]))
+
+
 def test_a_value_missing_for_the_first_time_is_the_median_alone(tmp_path):
     encoding = fit_encoding(table_of(tmp_path, {"x": ["1", "2", "9"], "c": ["a", "a", "b"]}))
     rows = encoded(encoding, tmp_path, {"x": ["", "2"], "c": ["", "a"]})

@@ -100,6 +100,16 @@ def test_it_learns_and_knows_its_labels_by_name():
     assert model.predict_proba(x).sum(axis=1) == pytest.approx(np.ones(300))
 
 
+@pytest.mark.parametrize("num_samples", [120, 300, 1000])
+def test_constant_features_are_not_divided_by_rounding(num_samples):
+    x, y = data(num_samples)
+    rounded = np.where(np.arange(num_samples) % 2, 0.3, 0.1 + 0.2)  # as other columns add up to
+    constant = [np.full(num_samples, value) for value in (0.0, 0.1, -1234.5678, 1e-200)]
+    model = quick(epochs=1).fit(np.column_stack([x, *constant, rounded]), y)
+    assert model.scale_[6:].tolist() == [1.0] * 5
+    assert model.scale_[:6] == pytest.approx(x.std(axis=0))
+
+
 def test_pipelines_cross_validation_and_searches():
     x, y = data()
     pipeline = make_pipeline(PolynomialFeatures(2), StandardScaler(), quick())

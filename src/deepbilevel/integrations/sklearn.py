@@ -38,6 +38,7 @@ __all__ = ["NoisyLabelClassifier"]
 
 _ROWS_AT_ONCE = 4096  # when predicting
 _STEPS_PER_EPOCH = 4  # at least, where there are enough samples
+_ROUNDING = 8 * np.finfo(np.float64).eps  # of values that are the same, relative to their size
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
@@ -70,7 +71,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         classes_: the labels, sorted.
         network_: the trained module, on the CPU in double precision.
         mean_: of the features.
-        scale_: of the features, their standard deviation.
+        scale_: of the features, their standard deviation; 1 where a feature is constant.
         group_shape_: mini-batches of a group, and samples of each, as they were used.
     """
 
@@ -114,7 +115,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y holds one class only, {self.classes_[0]!r}; a classifier needs at least two")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.mean_, self.scale_ = rows.mean(axis=0), rows.std(axis=0)
-        self.scale_[~(self.scale_ > 0)] = 1.0
+        # Rounding gives a constant 0.1 a tiny deviation; divided by it, any other value would outweigh all features.
+        varies = np.ptp(rows, axis=0) > _ROUNDING * np.abs(rows).max(axis=0)
+        self.scale_[~(varies & (self.scale_ > 0))] = 1.0
         device = torch.device(self.device)
         with seeded(seed, device):
             network = self.make_network(rows.shape[1]).to(device, torch.float32)

@@ -21,6 +21,7 @@ from deepbilevel_lab.specs import SpecError, validate
 
 _MOST_CATEGORIES = 100
 _FEW_VALUES = 20
+_ROUNDING = 8 * np.finfo(np.float64).eps  # of values that are the same, relative to their size
 _MOST_DEVIATIONS = 10.0  # farther values count as this far: one typing error must not outweigh all other columns
 
 Entries = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
@@ -266,7 +267,9 @@ def _fit_numbers(name: str, cells: Sequence[str], num_missing: int) -> NumberCol
         mean, std = float(numbers.mean()), float(numbers.std())
     if not np.isfinite(std):
         raise ValueError(f"column {name!r} holds numbers as large as {np.abs(numbers).max():g}; scale or --ignore it")
-    return NumberColumn(name, float(np.median(numbers)), mean, std or 1.0, num_missing > 0)
+    # Rounding gives a constant 0.1 a tiny deviation; divided by it, any other value would be as far as can be.
+    varies = float(np.ptp(numbers)) > _ROUNDING * float(np.abs(numbers).max())
+    return NumberColumn(name, float(np.median(numbers)), mean, std if varies and std > 0 else 1.0, num_missing > 0)
 
 
 def _looks_like_id(name: str, numbers: npt.NDArray[np.float64]) -> bool:
