@@ -214,12 +214,27 @@ def test_names_of_features_survive(tmp_path):
     assert (again.predict(frame) == model.predict(frame)).all()
 
 
+@pytest.mark.parametrize("kind", [None, "object", "category", "string"])
+def test_labels_of_pandas_survive(tmp_path, kind):
+    pandas = pytest.importorskip("pandas", reason="pandas is missing; run: pip install pandas")
+    x, y = data()
+    model = quick().fit(x, pandas.Series(np.array(["a", "b", "longer\0"], dtype=object)[y], dtype=kind))
+    model.save(tmp_path / "model.safetensors")
+    again = NoisyLabelClassifier.load(tmp_path / "model.safetensors")
+    assert again.classes_.dtype == model.classes_.dtype
+    assert again.classes_.tolist() == model.classes_.tolist() == ["a", "b", "longer\0"]
+    assert (again.predict(x) == model.predict(x)).all()
+
+
 def test_only_trained_classifiers_are_saved(tmp_path):
     with pytest.raises(NotFittedError):
         quick().save(tmp_path / "model.safetensors")
     x, y = data()
-    model = quick().fit(x, np.array(["a", "b", "c"], dtype=object)[y])
-    with pytest.raises(ValueError, match="classes of type object cannot be saved; train with numbers or strings"):
+    days = np.array(["2025-01-01", "2025-01-02", "2025-01-03"], dtype="datetime64[D]")
+    model = quick().fit(x, days[y])
+    with pytest.raises(
+        ValueError, match=r"classes of type datetime64.* cannot be saved; train with numbers or strings"
+    ):
         model.save(tmp_path / "model.safetensors")
     assert not list(tmp_path.iterdir())
 

@@ -30,17 +30,17 @@ _SETTINGS = ("hidden_sizes", "num_batches", "batch_size", "epochs", "learning_ra
 
 def write_classifier(classifier: "NoisyLabelClassifier", path: str | PathLike[str]) -> None:
     """Write a trained classifier; a file that is there is replaced at the end, or stays."""
-    if classifier.classes_.dtype.kind not in "biufU":
-        raise ValueError(
-            f"classes of type {classifier.classes_.dtype} cannot be saved; train with numbers or strings as labels"
-        )
+    classes = classifier.classes_
+    # pandas gives strings as objects.
+    if classes.dtype.kind not in "biufU" and not all(isinstance(each, str) for each in classes.tolist()):
+        raise ValueError(f"classes of type {classes.dtype} cannot be saved; train with numbers or strings as labels")
     rule = classifier.rule
     header = {
         "rule": {"kind": rule.kind, **dataclasses.asdict(rule)} if isinstance(rule, Rule) else rule,
         "own_network": classifier.network is not None,
         "settings": {name: _plain(getattr(classifier, name)) for name in _SETTINGS},
         "random_state": _plain(classifier.random_state),
-        "classes": {"dtype": classifier.classes_.dtype.str, "values": classifier.classes_.tolist()},
+        "classes": {"dtype": classes.dtype.str, "values": classes.tolist()},
         "features": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
         "group_shape": list(classifier.group_shape_),
     }
@@ -98,10 +98,14 @@ def _read_rule(saved: str | Mapping[str, Any]) -> str | Rule[Any]:
 
 def _learn(made: "NoisyLabelClassifier", header: Mapping[str, Any], tensors: dict[str, Tensor]) -> None:
     """Give a classifier what another one has learned."""
-    classes = np.array(header["classes"]["values"])
+    values, dtype = header["classes"]["values"], np.dtype(header["classes"]["dtype"])
+    classes = np.array(values)
     if classes.ndim != 1 or classes.dtype.kind not in "biufU":
         raise ValueError("its classes are no list of numbers or strings")
-    made.classes_ = classes if classes.dtype.kind == "U" else classes.astype(np.dtype(header["classes"]["dtype"]))
+    if classes.dtype.kind == "U":
+        made.classes_ = np.array(values, dtype=object) if dtype.kind == "O" else classes
+    else:
+        made.classes_ = classes.astype(dtype)
     made.mean_, made.scale_ = tensors.pop("mean").numpy(), tensors.pop("scale").numpy()
     if made.mean_.ndim != 1 or made.mean_.shape != made.scale_.shape:
         raise ValueError("its features have means and scales of different shapes")
