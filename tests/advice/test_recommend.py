@@ -186,7 +186,8 @@ def test_images_with_several_labels_are_refused_with_the_way_out(tmp_path):
 def test_the_command_recommends_keeps_a_record_and_goes_on_without_training_again(tmp_path):
     done = run_command(*COMMAND, "--budget", "10m", "--jobs", "2", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "samples set aside" in done.stdout
+    assert "samples set aside" in " ".join(done.stdout.split())
+    assert max(map(len, done.stdout.partition("Train it:")[0].splitlines())) <= 80
     assert "deepbilevel train --spec" in done.stdout
     (record,) = tmp_path.glob("sweep-recommend-*.json")
     kept = json.loads(record.read_text())

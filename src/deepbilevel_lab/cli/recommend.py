@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from textwrap import indent
+from shutil import get_terminal_size
+from textwrap import fill, indent
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -165,11 +166,12 @@ def _print(advice: "Advice", record: Path, spec_file: Path, *, as_json: bool) ->
         "the baseline with its 95 % interval, over samples and seeds; cost: training time relative to the baseline"
     )
     print_table(["method", "lr", "accuracy", "difference", "cost"], rows, caption=caption)
-    typer.echo(f"\n{verdict.to_text()}")
-    typer.echo(
+    valid = (
         "Valid while most labels of every class are right: then the method that agrees more often with noisy labels "
         "also agrees more often with right ones. If a class is mostly mislabelled, this cannot see it."
     )
+    width = get_terminal_size().columns
+    typer.echo(f"\n{fill(verdict.to_text(), width)}\n\n{fill(valid, width)}")
     for name, why in advice.left_out.items():
         typer.echo(f"left out: {name}, because {why}")
     typer.echo(f"\nTrain it:\n  {command}\n\nIn your own loop:\n{indent(CANDIDATES[verdict.name].lines, '  ')}")
