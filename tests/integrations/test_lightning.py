@@ -1,5 +1,6 @@
 """A module under Lightning ends where a loop of one's own ends; what would go wrong silently is refused."""
 
+import signal
 import warnings
 
 import pytest
@@ -280,6 +281,68 @@ def test_module_and_trainer_are_as_before_afterwards(tmp_path):
     assert not {"training_step", "backward"} & set(vars(module))
     again, _ = train(tmp_path, module=module)
     assert not torch.equal(again, plain_loop())
+
+
+class Fails(Module):
+    """Fails once, at a mini-batch counted from the start."""
+
+    def __init__(self, at, error=RuntimeError):
+        super().__init__()
+        self.left, self.error = at, error
+
+    def training_step(self, batch, batch_idx):
+        self.left -= 1
+        if self.left == 0:
+            raise self.error("the machine is tired")
+        return super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize(("error", "raised"), [(RuntimeError, RuntimeError), (KeyboardInterrupt, SystemExit)])
+def test_module_and_trainer_are_as_before_after_an_error_and_can_be_trained(tmp_path, error, raised):
+    module, callback = Fails(2, error), BilevelCallback(num_batches=K)
+    trainer = make_trainer(callback, tmp_path)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(raised):
+            trainer.fit(module, make_loader(callback))
+    finally:
+        signal.signal(signal.SIGINT, before)  # which Lightning ignores after a Ctrl-C
+    assert trainer.accumulate_grad_batches == 1
+    assert not {"training_step", "backward"} & set(vars(module))
+    close(train(tmp_path, module=module, callback=callback)[0], plain_loop())
+
+
+def test_an_error_before_the_first_step_leaves_the_trainer_as_it_was(tmp_path):
+    class Wrong(Module):
+        def configure_optimizers(self):
+            raise RuntimeError("no optimizer")
+
+    callback = BilevelCallback(num_batches=K)
+    trainer = make_trainer(callback, tmp_path)
+    with pytest.raises(RuntimeError, match="no optimizer"):
+        trainer.fit(Wrong(), make_loader(callback))
+    assert trainer.accumulate_grad_batches == 1
+    trainer = make_trainer(callback, tmp_path, accumulate_grad_batches=3)
+    with pytest.raises(ValueError, match="accumulate_grad_batches=3 would be a second accumulation"):
+        trainer.fit(Module(), make_loader(callback))
+    assert trainer.accumulate_grad_batches == 3
+
+
+@pytest.mark.parametrize("saves_first", [True, False])
+def test_a_checkpoint_that_an_error_leaves_goes_on_at_the_start_of_its_group(tmp_path, saves_first):
+    class Saves(lightning.Callback):
+        def on_exception(self, trainer, pl_module, exception):
+            trainer.save_checkpoint(tmp_path / "left.ckpt")
+
+    rule = MomentumBilevel(momentum=0.5)  # which remembers something between groups
+    module, callback = Fails(K + 3), BilevelCallback(K, rule)
+    trainer = make_trainer(callback, tmp_path, callbacks=[Saves()])
+    trainer.callbacks.sort(key=lambda each: isinstance(each, Saves) != saves_first)
+    with pytest.raises(RuntimeError, match="the machine is tired"):
+        trainer.fit(module, make_loader(callback))
+    resumed, trainer = train(tmp_path, callback=callback, module=module, ckpt_path=tmp_path / "left.ckpt")
+    close(resumed, plain_loop(rule=rule))
+    assert trainer.global_step == 2 * NUM_GROUPS
 
 
 def test_loaders_of_ones_own_are_looked_at(tmp_path):

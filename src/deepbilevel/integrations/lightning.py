@@ -64,6 +64,7 @@ class BilevelCallback(Callback):
         self.rule = BilevelRule() if rule is None else rule
         self.num_batches = check_count("num_batches", num_batches, self.rule.min_batches, remedy="8 is usual")
         self.spread: Literal["batches", "groups"] = spread
+        self._counts = False  # whether Lightning counts a group as accumulation
         self._step: GroupStep[Any] | None = None
         self._loader: MatchedLoader | None = None
         self._loss: Tensor | None = None  # as the module returned it; Lightning divides and scales it
@@ -91,9 +92,11 @@ class BilevelCallback(Callback):
         """Refuse settings that would undo the groups; let Lightning count them as accumulation."""
         if stage != "fit":
             return
+        self._step = None  # of a fit that was interrupted
         refuse_settings(trainer, pl_module, self)
         # Before the optimizer is made: schedules ask for `trainer.estimated_stepping_batches`.
         trainer.accumulate_grad_batches = self.num_batches // (trainer.world_size if self.spread == "batches" else 1)
+        self._counts = True
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Make the step: the model is on its device, its optimizer is made, and all processes are there."""
@@ -171,12 +174,24 @@ class BilevelCallback(Callback):
         """Keep it until training starts."""
         self._to_load = dict(state_dict)
 
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Let trainer and module be as they were: there is no teardown after an error or Ctrl-C."""
+        self._put_back(trainer, pl_module)  # the step stays: other callbacks may write a checkpoint now
+
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Let trainer and module be as they were."""
-        if stage == "fit" and self._step is not None:
-            trainer.accumulate_grad_batches = 1
+        if stage == "fit":
+            self._put_back(trainer, pl_module)
+            self._step = None
+
+    def _put_back(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not self._counts:
+            return
+        self._counts = False
+        trainer.accumulate_grad_batches = 1
+        if pl_module.backward == self._backward:
             del pl_module.training_step, pl_module.backward
-            self._step = self._loss = None
+        self._loss = self._report = None
 
 
 class AuditCallback(Callback):
