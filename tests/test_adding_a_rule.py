@@ -82,4 +82,4 @@ def test_it_is_compared_with_others(folder, tmp_path):
     run_from_page("compare", folder, tmp_path, "--seeds", "0")
     (record,) = tmp_path.glob("sweep-compare-*.json")
     runs = {cell["row"]: [each["status"] for each in cell["runs"]] for cell in json.loads(record.read_text())["cells"]}
-    assert runs == {key: ["done"] for key in ("sgd", "bilevel", "sgd[method.kind=my_rules:UnitMean]")}
+    assert runs == {key: ["done"] for key in ("sgd", "uniform", "sgd[method.kind=my_rules:UnitMean]")}

@@ -51,6 +51,12 @@ def test_every_python_block_of_the_page_runs(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_no_line_is_taken_for_a_comment(page):
+    """Such a line is missing on the site, and the paragraph ends there: "40 %" must not be broken."""
+    assert not re.findall(r"^[ ]*%.*", page.read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_every_link_to_a_file_leads_somewhere(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
