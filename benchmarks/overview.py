@@ -1,6 +1,7 @@
 """Where it helps and where not: one row per setting, the last epoch of every measurement side by side."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from benchmarks import memorisation, noisy_labels, paper_size
 from benchmarks.record_tables import RESULTS, markdown_table
@@ -14,8 +15,16 @@ _COLUMNS: Mapping[str, str] = {
 }
 _OTHERS = (
     *("weight-averaging", "label-smoothing", "mixup", "gce", "elr"),
-    *("mixup+weight-averaging", "elr+weight-averaging", "and-mask"),
+    *("mixup+weight-averaging", "elr+weight-averaging", "and-mask", "mentornet", "bootstrap-soft"),
 )
+_PAPERS_NAMES: Mapping[str, str] = {
+    "SGD": "sgd",
+    "Bilevel": "bilevel",
+    "Zhang et al. (mixup)": "mixup",
+    "Jiang et al. (MentorNet)": "mentornet",
+    "Label smoothing 0.1": "label-smoothing",
+    "Reed et al.": "bootstrap-soft",
+}
 _DATA: Mapping[str, str] = {"digits": "digits", "cifarnet": "5,000", "resnet8": "5,000, ResNet"}
 _ONE_RATE: Mapping[str, str] = {
     "clean": "clean",
@@ -31,7 +40,7 @@ Figures = Mapping[str, float]
 
 def table() -> str:
     """Return the settings with the methods of the house, and the best of the others."""
-    rows = [*_tuned(), *_untuned(), *_large(), *_memorising()]
+    rows = [*_tuned(), *_untuned(), *_large(), *_memorising(), _compared()]
     head = ["images", "labels", "recipe", "seeds", *_COLUMNS.values(), "best of the others"]
     return markdown_table(head, rows)
 
@@ -89,6 +98,14 @@ def _memorising() -> list[list[str]]:
     renamed = {memorisation.SHORT.get(name, name): figure for name, figure in figures.items()}
     seeds = min(done for cell in record.cells if (done := sum(run.status == "done" for run in cell.runs)))
     return [_row(("5,000, Inception", "50 % uniform", "no augmentation", str(seeds)), renamed)]
+
+
+def _compared() -> list[str]:
+    """Return the paper's comparison at 40 %, reduced."""
+    record = read_file(SweepRecord, RESULTS / "compact" / "sweep-comparison-40-compact.json")
+    figures = _of_sweep(replace(record, cells=tuple(cell for cell in record.cells if cell.column == "CIFAR-10")))
+    known = {_PAPERS_NAMES[name]: figure for name, figure in figures.items() if name in _PAPERS_NAMES}
+    return _row(("5,000, ResNet", noisy_labels.SHOWN["uniform40"], "augmentation", "1"), known)
 
 
 def _of_sweep(record: SweepRecord) -> Figures:
