@@ -1,9 +1,11 @@
 """Every method with its own value of a setting: the plan, the choice by noisy labels, and the table of both."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from deepbilevel_lab.networks import named_code
 from deepbilevel_lab.report import draw_comparison
 from deepbilevel_lab.specs import SpecError
 from deepbilevel_lab.sweeps.comparison import plan
@@ -12,7 +14,7 @@ from deepbilevel_lab.sweeps.sweep import make_sweep_record
 from deepbilevel_lab.sweeps.table import describe, list_doubts, make_table
 from deepbilevel_lab.sweeps.trials import Outcome
 from deepbilevel_lab.sweeps.tuning import Grid, read_grid, tuned_methods
-from tests.cli.trained import make_spec, run_command
+from tests.cli.trained import make_spec, run_command, run_in_process
 from tests.sweeps.test_comparison import done
 
 GRID = Grid("optimizer.lr", (0.01, 0.1))
@@ -112,9 +114,36 @@ def test_a_grid_that_is_none_is_refused_with_an_example(text):
         read_grid(text)
 
 
-def test_a_setting_that_is_the_same_for_all_cannot_be_tuned():
-    with pytest.raises(SpecError, match="epochs is the same for all methods"):
-        make_plan(tune=Grid("epochs", (1.0, 2.0)))
+@pytest.mark.parametrize(("key", "remedy"), [("epochs", "--set epochs="), ("seed", "--seeds, as in --seeds 0-4")])
+def test_a_setting_that_is_the_same_for_all_cannot_be_tuned(key, remedy):
+    with pytest.raises(SpecError, match=f"{key} is the same for all methods of a comparison; use {remedy}"):
+        make_plan(tune=Grid(key, (1, 2)))
+
+
+def test_whole_numbers_stay_whole_where_the_setting_is_one():
+    comparison = make_plan("sgd", tune=read_grid("zeroed_steps=16,8"))
+    assert [cell.specs[0].zeroed_steps for cell in comparison.cells] == [8, 16]
+    assert [type(cell.x) for cell in comparison.cells] == [float, float]  # as axes have them
+
+
+def test_a_network_of_ones_own_gets_whole_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(named_code, "_named", {})  # what other tests have named
+    code = tmp_path / "net.py"
+    code.write_text("from torch import nn\n\ndef make(num_classes, width=8):\n    return nn.Linear(64, num_classes)\n")
+    words = "compare --data digits --methods sgd --seeds 0 --dry-run --json --tune network.arguments.width=8,16"
+    shown = run_in_process(*words.split(), "--network", f"{code}:make")
+    assert shown.exit_code == 0, shown.output
+    arguments = [json.loads(line)["spec"]["network"]["arguments"] for line in shown.stdout.splitlines()]
+    assert json.dumps(arguments) == '[{"width": 8}, {"width": 16}]'
+
+
+def test_how_a_number_is_written_changes_no_name_where_the_setting_is_a_number():
+    written, as_before = (
+        make_plan(tune=grid) for grid in (read_grid("optimizer.lr=1,0.1"), Grid(GRID.key, (0.1, 1.0)))
+    )
+    assert (written.id, written.name) == (as_before.id, as_before.name)
+    assert [trial.id for trial in written.trials()] == [trial.id for trial in as_before.trials()]
+    assert [trial.label for trial in written.trials()] == [trial.label for trial in as_before.trials()]
 
 
 def test_it_is_drawn_even_before_it_is_complete(tmp_path):

@@ -57,8 +57,11 @@ def plan(
             tuned = {} if tune is None else {tune.key: value}
             spec = _apply(base, method, {**settings, **tuned})
             specs = [replace(spec, seed=seed) for seed in seeds]
-            cells.append(Cell(method, column, specs, x=value, settings={**settings, **tuned}))
-    chosen = spec_id({"base": base, "methods": methods, "seeds": list(seeds), **({"tune": tune} if tune else {})})
+            x = None if value is None else float(value)
+            cells.append(Cell(method, column, specs, x=x, settings={**settings, **tuned}))
+    # Whole numbers as floats, so that a comparison keeps the name it always had.
+    grid = {} if tune is None else {"tune": replace(tune, values=tuple(map(float, tune.values)))}
+    chosen = spec_id({"base": base, "methods": methods, "seeds": list(seeds), **grid})
     rate = "" if tune is not None and tune.key == "optimizer.lr" else f", learning rate {base.optimizer.lr:g}"
     items = "rows" if base.data.name == "table" else "images"
     return Sweep(
@@ -99,7 +102,8 @@ def describe_base(base: RunSpec) -> str:
 def _apply(base: RunSpec, name: str, settings: Mapping[str, Any]) -> RunSpec:
     for key in settings:
         if any(key == held or key.startswith(f"{held}.") for held in _HELD_EQUAL) or key == "network":
-            raise SpecError(f"method {name!r}: {key} is the same for all methods of a comparison; use --set {key}=...")
+            remedy = "--seeds, as in --seeds 0-4" if key == "seed" else f"--set {key}=..."
+            raise SpecError(f"method {name!r}: {key} is the same for all methods of a comparison; use {remedy}")
     spec = base
     try:
         for key, value in settings.items():

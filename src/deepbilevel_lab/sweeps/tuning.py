@@ -16,7 +16,7 @@ USUAL_SELECTION = 0.1
 
 @dataclass(frozen=True)
 class Grid:
-    """The values of a setting that are tried; numbers in growing order."""
+    """The values of a setting that are tried; numbers in growing order, and whole ones where they were written so."""
 
     key: str
     values: tuple[float, ...]
@@ -30,12 +30,22 @@ def read_grid(text: str) -> Grid:
     """
     key, _, listed = text.partition("=")
     try:
-        values = sorted({float(value) for value in listed.split(",")})
+        values = sorted({_read_number(value) for value in listed.split(",")})
     except ValueError:
         values = []
     if not key.strip() or len(values) < 2:
         raise SpecError(f"--tune needs a key and at least two numbers, as in optimizer.lr=0.01,0.03,0.1, got {text!r}")
     return Grid(key.strip(), tuple(values))
+
+
+def _read_number(text: str) -> float:
+    """Return an int for whole numbers: code of the user's own would stumble over a width of 8.0."""
+    number = float(text)
+    try:
+        whole = int(text)
+    except ValueError:
+        return number
+    return whole if whole == number else number
 
 
 @dataclass(frozen=True)
