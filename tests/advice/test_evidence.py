@@ -27,9 +27,19 @@ def test_a_difference_and_its_opposite(pairs):
 
 def test_equal_methods_are_no_more_likely_to_be_better_than_worse():
     right = np.array([1.0, 0.0, 1.0])
-    assert paired_difference(right, right) == Interval(0, 0, 0, 0)
+    assert paired_difference(right, right) == Interval(0, 0, 0)
     assert paired_difference(right, right).chance_above_zero == 0.5
     assert paired_difference(np.ones(1), np.zeros(1)).chance_above_zero == 0.5  # one image says nothing
+
+
+@pytest.mark.parametrize("runs", [2, 3, 4])
+def test_an_interval_and_its_chance_agree(runs):
+    by_run = np.linspace(0.0, 0.2, runs)
+    found = paired_difference(np.full(100, 0.6), np.full(100, 0.5), by_run)
+    assert found.runs == runs
+    margin = found.high - found.value
+    for place, share in ((-margin, 0.025), (0.0, 0.5), (margin, 0.975)):
+        assert Interval(place, place - margin, place + margin, runs).chance_above_zero == pytest.approx(share, abs=1e-3)
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says():

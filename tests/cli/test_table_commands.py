@@ -156,8 +156,8 @@ def test_methods_are_compared_on_a_table(patients, tmp_path):
 
 @pytest.mark.slow
 def test_something_is_recommended_for_a_table(patients, tmp_path):
-    table = ("--data", patients, "--target", "state", "--noise", "uniform:0.2")
-    shown = run_command("recommend", *table, "--budget", "40s", "--threads", "1", "--out", tmp_path, "--json")
+    table = ("--data", patients, "--target", "state", "--noise", "uniform:0.2", "--epochs", "2")
+    shown = run_command("recommend", *table, "--budget", "1h", "--threads", "1", "--out", tmp_path, "--json")
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout.splitlines()[-1])["event"] == "recommended"
 

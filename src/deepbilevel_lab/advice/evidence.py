@@ -14,20 +14,18 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 _Z = 1.96  # of a 95 % interval
-_T = (12.71, 4.30, 3.18)  # the same if two, three or four runs tell how much runs differ (Student's t)
+_T = {2: 12.706, 3: 4.303, 4: 3.182}  # the same if so many runs tell how much runs differ (Student's t)
+_MOST_RUNS = 4  # more are taken for four
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its 95 % interval, in percent.
-
-    ``deviation`` is the standard error; None is that of the interval, if the estimate errs as a normal number does.
-    """
+    """An estimate with its 95 % interval, in percent; ``runs`` is the number of runs that it is drawn from, if few."""
 
     value: float
     low: float
     high: float
-    deviation: float | None = None
+    runs: int | None = None
 
     @property
     def chance_above_zero(self) -> float:
@@ -35,14 +33,32 @@ class Interval:
 
         >>> round(Interval(1.96, 0.0, 3.92).chance_above_zero, 3)
         0.975
+        >>> round(Interval(3.18, 0.0, 6.36, runs=4).chance_above_zero, 3)
+        0.975
         """
-        deviation = (self.high - self.low) / (2 * _Z) if self.deviation is None else self.deviation
+        deviation = (self.high - self.low) / 2 / _quantile(self.runs)
         if deviation == 0:
             return 0.5 * (1 + (self.value > 0) - (self.value < 0))
-        return 1 - NormalDist(self.value, deviation).cdf(0) if math.isfinite(deviation) else 0.5
+        if not math.isfinite(deviation):
+            return 0.5
+        return _student(self.value / deviation, self.runs) if self.runs else NormalDist().cdf(self.value / deviation)
 
     def __str__(self) -> str:
         return f"{self.value:.1f} ({self.low:.1f} to {self.high:.1f})"
+
+
+def _quantile(runs: int | None) -> float:
+    return _Z if runs is None else _T[min(runs, _MOST_RUNS)]
+
+
+def _student(x: float, runs: int) -> float:
+    """Return how much of Student's t distribution lies below ``x``, with one degree of freedom less than runs."""
+    if runs == 2:
+        return 0.5 + math.atan(x) / math.pi
+    if runs == 3:
+        return 0.5 + x / (2 * math.sqrt(2 + x * x))
+    u = x / math.sqrt(3)
+    return 0.5 + (u / (1 + u * u) + math.atan(u)) / math.pi
 
 
 def paired_difference(ours: Floats, theirs: Floats, by_run: Sequence[float] = ()) -> Interval:
@@ -64,14 +80,15 @@ def paired_difference(ours: Floats, theirs: Floats, by_run: Sequence[float] = ()
     """
     differences = 100 * (ours - theirs)
     mean = float(differences.mean())
-    deviation = differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
-    margin = _Z * deviation
+    margin = _Z * differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
+    runs = None
     if len(by_run) > 1:
         # What chance does to the samples of a run is part of how much runs differ, so the larger margin has both.
-        of_runs = float(np.std(np.multiply(100, by_run), ddof=1)) / math.sqrt(len(by_run))
-        deviation = max(deviation, of_runs)
-        margin = max(margin, _T[min(len(by_run) - 2, len(_T) - 1)] * of_runs)
-    return Interval(mean, mean - margin, mean + margin, float(deviation))
+        deviation = float(np.std(np.multiply(100, by_run), ddof=1)) / math.sqrt(len(by_run))
+        if _quantile(len(by_run)) * deviation > margin:
+            runs = min(len(by_run), _MOST_RUNS)
+            margin = _quantile(runs) * deviation
+    return Interval(mean, float(mean - margin), float(mean + margin), runs)
 
 
 def by_sample(right: Sequence[Floats], numbers: Sequence[Numbers]) -> Floats:
