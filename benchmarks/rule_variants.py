@@ -47,7 +47,7 @@ def table() -> str:
         [words, *(noisy_labels.last_epoch(each[name]) if name in each else "-" for each in by_setting.values())]
         for name, words in VARIANTS.items()
     ]
-    return markdown_table(["", *by_setting], rows)
+    return markdown_table(["", *(noisy_labels.SHOWN[setting.partition("-")[2]] for setting in by_setting)], rows)
 
 
 def main() -> None:
