@@ -29,6 +29,7 @@ def print_table(
         table.add_row(*map(escape, row))
     console = Console()
     table.padding = (0, 1, 0, 0)
-    if console.measure(table).maximum > console.width:
+    wanted = console.measure(table, options=console.options.update(width=1_000))  # or it is cut to the terminal's
+    if wanted.maximum > console.width:
         table.padding = 0
     console.print(table)
