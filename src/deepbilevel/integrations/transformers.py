@@ -45,6 +45,7 @@ class BilevelTrainer(Trainer):
 
     >>> import tempfile
     >>> from transformers import TrainingArguments
+    >>> from deepbilevel.rules.cross_validated import CrossValidatedRule
     >>> class Classifier(nn.Module):
     ...     def __init__(self):
     ...         super().__init__()
@@ -58,7 +59,8 @@ class BilevelTrainer(Trainer):
     ...     tempfile.mkdtemp(), gradient_accumulation_steps=8, per_device_train_batch_size=16, num_train_epochs=1,
     ...     save_strategy="no", report_to=[], use_cpu=True,
     ... )
-    >>> trainer = BilevelTrainer(Classifier(), arguments, train_dataset=items, labels=labels)
+    >>> rule = CrossValidatedRule(shrink="update")  # for AdamW, the usual optimizer of the library
+    >>> trainer = BilevelTrainer(Classifier(), arguments, train_dataset=items, labels=labels, rule=rule)
     >>> trained = trainer.train()  # doctest: +ELLIPSIS
     {'train_runtime': ...}
     >>> trained.global_step  # 256 samples are two groups

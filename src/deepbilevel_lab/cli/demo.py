@@ -10,6 +10,7 @@ import typer
 from deepbilevel_lab.cli.compare import print_result, run_comparison
 from deepbilevel_lab.cli.messages import errors_as_messages
 from deepbilevel_lab.cli.places import Place
+from deepbilevel_lab.cli.tables import in_lines
 from deepbilevel_lab.records import MeanFigure, SweepRecord
 
 _METHODS = "sgd,uniform,bilevel,cross-validated,elr"
@@ -52,7 +53,7 @@ def demo(
         drawn = draw_test_curves(record, [each.record for each in outcomes if each.record is not None], picture)
     print_result(record, {**files, "picture": str(picture)} if drawn else files)
     if (text := describe_result(record)) is not None:
-        typer.echo(text)
+        typer.echo(in_lines(text))
     raise typer.Exit(conclude(outcomes))
 
 

@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from shutil import get_terminal_size
-from textwrap import fill, indent
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -142,7 +141,7 @@ def read_duration(text: str) -> float:
 
 def _print(advice: "Advice", record: Path, spec_file: Path, *, as_json: bool) -> None:
     from deepbilevel_lab.advice.candidates import BASELINE, CANDIDATES
-    from deepbilevel_lab.cli.tables import print_table
+    from deepbilevel_lab.cli.tables import in_lines, print_table
     from deepbilevel_lab.records import to_json
 
     verdict = advice.verdict
@@ -170,8 +169,7 @@ def _print(advice: "Advice", record: Path, spec_file: Path, *, as_json: bool) ->
         "Valid while most labels of every class are right: then the method that agrees more often with noisy labels "
         "also agrees more often with right ones. If a class is mostly mislabelled, this cannot see it."
     )
-    width = get_terminal_size().columns
-    typer.echo(f"\n{fill(verdict.to_text(), width)}\n\n{fill(valid, width)}")
+    typer.echo(f"\n{in_lines(verdict.to_text())}\n\n{in_lines(valid)}")
     for name, why in advice.left_out.items():
         typer.echo(f"left out: {name}, because {why}")
     typer.echo(f"\nTrain it:\n  {command}\n\nIn your own loop:\n{indent(CANDIDATES[verdict.name].lines, '  ')}")

@@ -1,6 +1,8 @@
-"""Tables on a terminal of any width: columns stand apart if there is room, text folds, and nothing is cut off."""
+"""Tables and texts on a terminal of any width: columns stand apart if there is room, text folds, nothing is cut off."""
 
 from collections.abc import Iterable, Sequence
+from shutil import get_terminal_size
+from textwrap import fill
 
 
 def print_table(
@@ -33,3 +35,8 @@ def print_table(
     if wanted.maximum > console.width:
         table.padding = 0
     console.print(table)
+
+
+def in_lines(text: str) -> str:
+    """Return a text in lines as wide as the terminal, which would break them in the middle of words."""
+    return fill(text, get_terminal_size().columns)
