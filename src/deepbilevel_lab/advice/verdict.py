@@ -96,7 +96,7 @@ class Verdict:
             noise = self.noise
             text += (
                 f" To the network about {noise.value:.0f} % of the labels look wrong ({noise.low:.0f} to "
-                f"{noise.high:.0f} %); mistakes that follow a pattern it can learn do not."
+                f"{noise.high:.0f} %): too many if it has learned little, too few if mistakes follow a pattern."
             )
         return text
 
